@@ -1,0 +1,154 @@
+"""Public fakes: a scripted LM and a scripted retriever, for tests of your own code too."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+from multihop.errors import LMError, RetrieverError
+from multihop.lms.base import Finish, Piece, Request
+from multihop.text import Hit, Passage, Query
+from multihop.trace import Tokens
+
+
+class ScriptedLM:
+    """Replays completions in order and keeps every request it was given.
+
+    Args:
+        script: One entry per call: the text, or an error to raise. When `respond` is given
+            it must be empty.
+        respond: Computes the text of each call instead.
+        pieces: Streams each text in pieces of this many characters; 0 sends it whole.
+        window: What the `window` attribute says.
+
+    Attributes:
+        requests: Every request, in order.
+        closed_early: How many streams were closed before their end.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        *script: str | LMError,
+        respond: Callable[[Request], str] | None = None,
+        pieces: int = 0,
+        window: int | None = None,
+    ) -> None:
+        self.script = list(script)
+        self.respond = respond
+        self.pieces = pieces
+        self.window = window
+        self.requests: list[Request] = []
+        self.closed_early = 0
+
+    @property
+    def prompts(self) -> list[str]:
+        """The texts of all prompts, in order."""
+        return [request.prompt.text for request in self.requests]
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Give the next `n` texts of the script, cut at the request's stop strings."""
+        self.requests.append(request)
+        for index in range(request.n):
+            text, finish = self._next(request)
+            step = self.pieces or max(len(text), 1)
+            parts = [text[i : i + step] for i in range(0, len(text), step)] or [""]
+            for number, part in enumerate(parts):
+                last = number == len(parts) - 1
+                try:
+                    yield Piece(
+                        part,
+                        index,
+                        finish=finish if last else None,
+                        tokens=Tokens(len(request.prompt.text.split()), 0, len(text.split()))
+                        if last
+                        else None,
+                    )
+                except GeneratorExit:
+                    self.closed_early += not last
+                    raise
+
+    def _next(self, request: Request) -> tuple[str, Finish]:
+        if self.respond:
+            entry: str | LMError = self.respond(request)
+        elif self.script:
+            entry = self.script.pop(0)
+        else:
+            raise LMError(
+                f"ScriptedLM has no text left for call {len(self.requests)}; "
+                f"its prompt ends in {request.prompt.text[-80:]!r}."
+            )
+        if isinstance(entry, LMError):
+            raise entry
+        for stop in request.stop:
+            entry = entry.split(stop, 1)[0]
+        return entry, "stop"
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count words parted by white space."""
+        return [len(text.split()) for text in texts]
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class ScriptedRetriever:
+    """Gives fixed rankings and keeps every query it was given.
+
+    Args:
+        rankings: From a query's text to its passages, best first, or to an error to raise.
+            An unknown query gets an empty ranking.
+    """
+
+    name = "scripted"
+
+    def __init__(self, rankings: Mapping[str, Sequence[Passage] | RetrieverError]) -> None:
+        self.rankings = rankings
+        self.queries: list[Query] = []
+
+    async def search(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """Look each query up; scores count down from `k`."""
+        self.queries += queries
+        found = []
+        for query in queries:
+            passages = self.rankings.get(query.text, ())
+            if isinstance(passages, RetrieverError):
+                raise passages
+            allowed = query.titles and {t.strip().lower() for t in query.titles}
+            hits = [Hit(p, float(k - rank)) for rank, p in enumerate(passages[:k])]
+            found.append(
+                [h for h in hits if not allowed or h.passage.title.strip().lower() in allowed]
+                if query.titles is None or query.titles
+                else []
+            )
+        return found
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class TitleRetriever:
+    """Finds the passages whose title is named in the query, in the order given.
+
+    Args:
+        passages: The whole corpus.
+    """
+
+    name = "titles"
+
+    def __init__(self, *passages: Passage) -> None:
+        self.passages = passages
+        self.queries: list[Query] = []
+
+    async def search(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """A passage matches when its title occurs in the query, case aside."""
+        self.queries += queries
+        return [
+            [
+                Hit(passage, 1.0)
+                for passage in self.passages
+                if passage.title.lower() in query.text.lower()
+            ][:k]
+            for query in queries
+        ]
+
+    async def aclose(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,83 @@
+"""The nouns: passages, queries, hits and questions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""Whatever JSON can say."""
+
+_NOTHING: Mapping[str, Json] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A titled piece of text: the unit that is indexed, found and shown to the LM.
+
+    Attributes:
+        id: Names the passage in its corpus; unique there.
+        title: May be empty. Several passages may share one.
+        text: The passage itself, without its title.
+        metadata: Anything else that its source says (path, page number, ...).
+    """
+
+    id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a retriever is asked.
+
+    Attributes:
+        text: The words to search with.
+        titles: Only passages with one of these titles (case and outer blanks aside) may be
+            returned; None means any passage. IIRC's loop searches so.
+        by_title: Search page titles alone: the first passage of each page whose title
+            matches best. IIRC's title mapping asks so.
+    """
+
+    text: str
+    titles: tuple[str, ...] | None = None
+    by_title: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage found for a query.
+
+    Attributes:
+        passage: What was found.
+        score: Higher is better, on the retriever's own scale. Scores compare within one
+            ranking only; fuse rankings by rank, not by score.
+    """
+
+    passage: Passage
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a user, or a data set, asks.
+
+    Attributes:
+        text: The question.
+        id: Names it in its data set; empty for a question typed by a user.
+        answers: Accepted answers; empty when unknown.
+        gold_ids: Ids of the annotated supporting passages.
+        gold_titles: Their titles, where a data set names only those.
+        kind: The data set's own type of question ("bridge", "3hop1", ...), or empty.
+        pinned: IIRC's main passage: shown in every prompt, never searched for.
+        extra: The record's other fields, as read.
+    """
+
+    text: str
+    id: str = ""
+    answers: tuple[str, ...] = ()
+    gold_ids: tuple[str, ...] = ()
+    gold_titles: tuple[str, ...] = ()
+    kind: str = ""
+    pinned: Passage | None = None
+    extra: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)

@@ -158,8 +158,9 @@ class LanguageModel(Protocol):
         ...
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, without special tokens; an estimate where the backend
-        has no tokenizer at hand.
+        """Count the tokens of each text, without special tokens.
+
+        An estimate, rather high than low, where the backend has no tokenizer at hand.
         """
         ...
 

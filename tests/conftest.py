@@ -1,0 +1,39 @@
+"""What every test may use: handed data, and an environment that is the test's own."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("MULTIHOP_SHARED", ROOT.parent / "shared"))
+
+
+def shared(name: str) -> Path:
+    """A handed file or folder; the test is skipped where there is none, and fails in CI."""
+    path = SHARED / name
+    if not path.exists():
+        reason = f"{name} is not in MULTIHOP_SHARED (default ../shared)"
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason}; in CI its absence is a failure")
+        pytest.skip(reason)
+    return path
+
+
+def rows(name: str) -> list[dict]:
+    """The rows of a handed JSONL file."""
+    with shared(name).open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test reads or writes the real home, cache, run folder or keys."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setenv("MULTIHOP_RUNS", str(tmp_path / "runs"))
+    for name in [n for n in os.environ if n.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+    yield

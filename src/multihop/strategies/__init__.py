@@ -1,1 +1,113 @@
-"""."""
+"""Ways of answering a question. Each is one file whose loop follows its paper."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from multihop.errors import BadInput
+from multihop.lms.base import LanguageModel
+from multihop.prompts.demonstrations import CountTokens, read
+from multihop.prompts.own import own_demonstrations
+from multihop.retrievers.base import Retriever
+from multihop.strategies import rules as _rules
+from multihop.strategies.budget import Budget
+from multihop.strategies.ircot import IRCoT
+from multihop.strategies.no_retrieval import NoR
+from multihop.strategies.one_step import OneR
+from multihop.strategies.rules import PRESETS, Eviction, Preset, Reader
+from multihop.strategies.writing import Demonstrations, Writer
+from multihop.trace import Strategy
+
+__all__ = ["NAMES", "PRESETS", "Budget", "Demonstrations", "IRCoT", "NoR", "OneR", "make"]
+
+NAMES = ("ircot", "oner", "nor")
+
+
+def make(
+    name: str,
+    *,
+    lm: LanguageModel,
+    retriever: Retriever | None = None,
+    preset: str | Preset = "default",
+    family: str = "codex",
+    reader: str | None = None,
+    k: int | None = None,
+    max_steps: int | None = None,
+    max_passages: int | None = None,
+    words: int | None = None,
+    shots: int | None = None,
+    eviction: Eviction = "first",
+    demonstrations: Path | Demonstrations | None = None,
+    budget: Budget | None = None,
+    count: CountTokens | None = None,
+    adapter: str | None = None,
+) -> Strategy:
+    """A strategy by name.
+
+    Args:
+        name: "ircot", "oner" or "nor".
+        lm: Reasons and reads.
+        retriever: Finds passages; "nor" needs none.
+        preset: "default", "paper" or "official", or one made by `replace`.
+        family: "codex" (no instruction) or "flan" (the Flan-T5 prompts' instruction line).
+        reader: "cot", "direct" or "none"; None is the preset's.
+        k: Passages per query; None is the preset's.
+        max_steps: Most sentences of a chain; None is the preset's.
+        max_passages: Most passages collected; None is the preset's.
+        words: Words of a passage shown; None is the preset's.
+        shots: Demonstrations used; None is the preset's, 0 is none.
+        eviction: "first" or "fifo".
+        demonstrations: A chain-of-thought prompt file in the official format (the other
+            kinds are made from it), or all kinds; None is our own.
+        budget: Limits of one question.
+        count: Token counter for fitting; None is the LM's own.
+        adapter: Name of a LoRA adapter for every call.
+
+    Raises:
+        BadInput: An unknown name, a value out of range, or no retriever.
+    """
+    if name not in NAMES:
+        raise BadInput(f"No strategy is named {name!r}. Known: {', '.join(NAMES)}.")
+    rules = _rules.preset(preset, family) if isinstance(preset, str) else preset
+    if reader is not None and reader not in get_args(Reader):
+        raise BadInput(f"No reader is named {reader!r}. Known: {', '.join(get_args(Reader))}.")
+    for option, value in {"k": k, "max_steps": max_steps, "words": words}.items():
+        if value is not None and value < 1:
+            raise BadInput(f"{option} is {value}; it must be at least 1.")
+    if shots is not None and shots < 0:
+        raise BadInput(f"shots is {shots}; it must be at least 0.")
+    if words is not None:
+        rules = replace(rules, words=words)
+    if shots is not None:
+        rules = replace(rules, shots=shots)
+    if demonstrations is None:
+        demonstrations = Demonstrations.from_cot(own_demonstrations())
+    elif isinstance(demonstrations, Path):
+        demonstrations = Demonstrations.from_cot(read(demonstrations))
+    writer = Writer(
+        lm=lm,
+        preset=rules,
+        demonstrations=demonstrations,
+        reader=reader or rules.reader,  # type: ignore[arg-type]
+        eviction=eviction,
+        count=count,
+        adapter=adapter,
+    )
+    if name == "nor":
+        if writer.reader == "none":
+            raise BadInput("Strategy 'nor' is its reader; reader 'none' leaves nothing.")
+        return NoR(writer)
+    if retriever is None:
+        raise BadInput(f"Strategy {name!r} needs a retriever, such as bm25:DIR.")
+    cap = max_passages or rules.max_passages
+    if name == "oner":
+        return OneR(retriever, writer, k or rules.one_step_k, cap)
+    return IRCoT(
+        retriever,
+        writer,
+        k=k or rules.k,
+        max_steps=max_steps or rules.max_steps,
+        max_passages=cap,
+        eviction=eviction,
+        budget=budget or Budget(),
+    )

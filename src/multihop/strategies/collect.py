@@ -1,0 +1,98 @@
+"""Collecting passages over the steps of one question."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from multihop.errors import RetrieverError
+from multihop.retrievers.base import Retriever
+from multihop.strategies.rules import Eviction
+from multihop.text import Hit, Passage, Query
+from multihop.trace import Search
+
+
+@dataclass
+class Collected:
+    """The passages found so far, in the order found.
+
+    Attributes:
+        cap: Most passages, a pinned one included (paper: 15).
+        duplicate: Whether a hit is already there.
+        longest: Hits of more words are skipped; None keeps all.
+        eviction: What happens at the cap. "first": what came first stays (paper). "fifo":
+            the oldest makes room, a pinned one never.
+        pinned: IIRC's main passage; collected from the start.
+        passages: What is there.
+    """
+
+    cap: int
+    duplicate: Callable[[Passage, Sequence[Passage]], bool]
+    longest: int | None = None
+    eviction: Eviction = "first"
+    pinned: Passage | None = None
+    passages: list[Passage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.pinned is not None:
+            self.passages = [self.pinned, *self.passages]
+
+    def add(self, hits: Sequence[Hit], titles: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Collect hits, best first; long, known and surplus ones are left out.
+
+        Args:
+            hits: A ranking. Hits left out are not replaced by later ones.
+            titles: The titles that the search was limited to.
+
+        Returns:
+            Ids of those that joined.
+
+        Raises:
+            RetrieverError: A hit's title is outside the limit.
+        """
+        allowed = None if titles is None else {t.strip().lower() for t in titles}
+        kept = []
+        for hit in hits:
+            passage = hit.passage
+            if self.longest is not None and len(passage.text.split(" ")) > self.longest:
+                continue
+            if self.duplicate(passage, self.passages) or not self._room():
+                continue
+            if allowed is not None and passage.title.strip().lower() not in allowed:
+                raise RetrieverError(
+                    f"The search was limited to the titles {', '.join(titles or ())}, but "
+                    f"the retriever returned {passage.title!r}. It does not honour titles."
+                )
+            self.passages.append(passage)
+            kept.append(passage.id)
+        return tuple(kept)
+
+    def _room(self) -> bool:
+        if len(self.passages) < self.cap:
+            return True
+        oldest = 1 if self.pinned is not None else 0
+        if self.eviction == "fifo" and len(self.passages) > oldest:
+            self.passages.pop(oldest)
+            return True
+        return False
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all collected passages, in order."""
+        return tuple(p.id for p in self.passages)
+
+
+async def look_up(
+    retriever: Retriever,
+    query: str,
+    k: int,
+    collected: Collected,
+    titles: tuple[str, ...] | None = None,
+) -> Search:
+    """One retrieve step: ask, collect, record. An empty query asks nothing."""
+    if not query.strip():
+        return Search("", (), (), collected.ids, titles)
+    began = time.perf_counter()
+    [hits] = await retriever.search([Query(query, titles)], k)
+    seconds = time.perf_counter() - began
+    kept = collected.add(hits, titles)
+    return Search(query, tuple(hits), kept, collected.ids, titles, seconds)

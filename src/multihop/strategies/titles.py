@@ -1,0 +1,49 @@
+"""IIRC's first stage: pages that may help, proposed by the LM, mapped to real ones.
+
+Trivedi et al. 2023, appendix B: three titles are asked for from the main passage and the
+question; each is mapped to the best page of a title search; later searches are limited to
+those pages.
+"""
+
+import time
+
+from multihop.retrievers.base import Retriever
+from multihop.strategies.writing import Writer
+from multihop.text import Query, Question
+from multihop.trace import Search, Titles
+
+ASKED = 3
+"""Titles asked for; the model may give more or fewer."""
+
+
+async def propose_titles(writer: Writer, retriever: Retriever, question: Question) -> Titles:
+    """Ask for titles and map each to a page.
+
+    A proposal that finds no page, a page found before, and (in presets that skip long
+    passages) a page whose first passage is too long fall away.
+    """
+    proposed, call = await writer.titles(question, ASKED)
+    searches, mapped = await map_titles(writer, retriever, proposed)
+    return Titles(proposed, mapped, searches, call)
+
+
+async def map_titles(
+    writer: Writer, retriever: Retriever, proposed: tuple[str, ...], cap: int = 15
+) -> tuple[tuple[Search, ...], tuple[str, ...]]:
+    """The title searches for proposed titles, and the titles of the pages found."""
+    longest = writer.preset.longest
+    searches: list[Search] = []
+    mapped: list[str] = []
+    for title in proposed:
+        if not title.strip():
+            continue
+        began = time.perf_counter()
+        [hits] = await retriever.search([Query(title, by_title=True)], 1)
+        seconds = time.perf_counter() - began
+        searches.append(Search(title, tuple(hits), (), (), seconds=seconds))
+        for hit in hits:
+            page = hit.passage
+            too_long = longest is not None and len(page.text.split(" ")) > longest
+            if not too_long and page.title not in mapped and len(mapped) < cap:
+                mapped.append(page.title)
+    return tuple(searches), tuple(mapped)

@@ -1,0 +1,237 @@
+"""Metrics of traces, by name: what evaluation reports and training rewards."""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from multihop.errors import BadInput
+from multihop.metrics import answer as answers
+from multihop.metrics.base import Metric, Score
+from multihop.metrics.drop import drop
+from multihop.metrics.support import collected_passages, recall_at, support
+from multihop.trace import Search, Titles, Trace
+
+AnswerMetric = Callable[[str, Sequence[str]], Score]
+"""Compares an answer, as one text, with the accepted answers."""
+
+ANSWER_METRICS: Mapping[str, AnswerMetric] = {
+    "hotpotqa": answers.hotpotqa,
+    "2wikimultihopqa": answers.two_wiki,
+    "musique": answers.musique,
+}
+"""By data set. IIRC has DROP's, over lists; every other data set SQuAD's."""
+
+
+def answer_score(trace: Trace) -> Score | None:
+    """The answer's score by the metric of the question's data set.
+
+    The data set is the question's field `dataset`. An answer of several parts is joined by
+    blanks, as in IRCoT's release, but for IIRC, which has DROP's metric over lists. An empty
+    answer is scored.
+
+    Returns:
+        None when the question has no gold answer or the run failed.
+    """
+    if trace.answer is None or not trace.question.answers:
+        return None
+    dataset = trace.question.extra.get("dataset")
+    if dataset == "iirc":
+        return drop_score(trace)
+    text = " ".join(trace.answer.answers) or trace.answer.text
+    return ANSWER_METRICS.get(str(dataset), answers.squad)(text, trace.question.answers)
+
+
+def drop_score(trace: Trace) -> Score | None:
+    """The answer's score by DROP's metric, whatever the data set.
+
+    A gold answer of several parts is the question's field `answer_parts`, a list; without it
+    each accepted answer is one span. IRCoT chooses hyper-parameters by this F1.
+
+    Returns:
+        None when the question has no gold answer or the run failed.
+    """
+    if trace.answer is None or not trace.question.answers:
+        return None
+    parts = trace.question.extra.get("answer_parts")
+    golds = (
+        [[str(part) for part in parts]]
+        if isinstance(parts, list)
+        else [[answer] for answer in trace.question.answers]
+    )
+    return drop(trace.answer.answers or (trace.answer.text,), golds)
+
+
+def em(trace: Trace) -> float | None:
+    """Exact match of the answer, 0 or 1."""
+    score = answer_score(trace)
+    return score.em if score else None
+
+
+def f1(trace: Trace) -> float | None:
+    """F1 of the answer, in [0, 1]."""
+    score = answer_score(trace)
+    return score.f1 if score else None
+
+
+def precision(trace: Trace) -> float | None:
+    """Precision of the answer, in [0, 1]."""
+    score = answer_score(trace)
+    return score.precision if score else None
+
+
+def recall(trace: Trace) -> float | None:
+    """Recall of the answer, in [0, 1]."""
+    score = answer_score(trace)
+    return score.recall if score else None
+
+
+def drop_em(trace: Trace) -> float | None:
+    """DROP's exact match of the answer, 0 or 1."""
+    score = drop_score(trace)
+    return score.em if score else None
+
+
+def drop_f1(trace: Trace) -> float | None:
+    """DROP's F1 of the answer, in [0, 1], two decimals."""
+    score = drop_score(trace)
+    return score.f1 if score else None
+
+
+def gold_recall(trace: Trace, budget: int | None = None) -> float | None:
+    """Share of the gold passages among the first `budget` collected, in [0, 1].
+
+    Returns:
+        None when no gold passage is known or the run failed.
+    """
+    if not trace.question.gold_ids or trace.answer is None:
+        return None
+    return recall_at(trace.collected, trace.question.gold_ids, budget)
+
+
+def all_gold(trace: Trace, budget: int | None = None) -> float | None:
+    """1 when every gold passage is among the first `budget` collected, else 0."""
+    share = gold_recall(trace, budget)
+    return None if share is None else float(share == 1)
+
+
+def title_recall(trace: Trace, budget: int | None = None) -> float | None:
+    """Share of the gold titles among those of the first `budget` collected passages.
+
+    Case and outer blanks do not count. For data sets that name pages, not passages.
+    """
+    if not trace.question.gold_titles or trace.answer is None:
+        return None
+    found = [p.title.strip().lower() for p in collected_passages(trace)]
+    return recall_at(found, {t.strip().lower() for t in trace.question.gold_titles}, budget)
+
+
+def support_score(trace: Trace) -> Score | None:
+    """The collected passages against the gold ones; None as for `gold_recall`."""
+    if not trace.question.gold_ids or trace.answer is None:
+        return None
+    return support(trace.collected, trace.question.gold_ids)
+
+
+def support_em(trace: Trace) -> float | None:
+    """1 when exactly the gold passages were collected, else 0."""
+    score = support_score(trace)
+    return score.em if score else None
+
+
+def support_f1(trace: Trace) -> float | None:
+    """F1 of the collected passages, in [0, 1]."""
+    score = support_score(trace)
+    return score.f1 if score else None
+
+
+def support_precision(trace: Trace) -> float | None:
+    """Share of the collected passages that are gold, in [0, 1]."""
+    score = support_score(trace)
+    return score.precision if score else None
+
+
+def passages(trace: Trace) -> float:
+    """How many passages were collected."""
+    return len(trace.collected)
+
+
+def steps(trace: Trace) -> float:
+    """How many sentences the chain has; 0 for strategies that read at once."""
+    return len(trace.thoughts)
+
+
+def searches(trace: Trace) -> float:
+    """How many queries went out, title searches among them."""
+    every: list[Search] = []
+    for step in trace.steps:
+        if isinstance(step, Titles):
+            every += step.searches
+        elif isinstance(step, Search):
+            every.append(step)
+    return sum(bool(search.query) for search in every)
+
+
+def lm_calls(trace: Trace) -> float:
+    """How many times a model was asked; texts read from an earlier call do not count."""
+    return sum(not call.fused for call in trace.calls)
+
+
+def prompt_tokens(trace: Trace) -> float | None:
+    """Tokens of all prompts, cached ones included; None where the backend does not tell."""
+    return trace.tokens.prompt
+
+
+def cached_tokens(trace: Trace) -> float | None:
+    """Those of the prompt tokens that the backend had evaluated before."""
+    return trace.tokens.cached
+
+
+def generated_tokens(trace: Trace) -> float | None:
+    """Tokens written, thinking included."""
+    return trace.tokens.generated
+
+
+def seconds(trace: Trace) -> float:
+    """How long the run took."""
+    return trace.seconds
+
+
+def failed(trace: Trace) -> float:
+    """1 when the run ended in an error, else 0."""
+    return float(bool(trace.error) or trace.answer is None)
+
+
+METRICS: Mapping[str, Metric] = {
+    function.__name__: function
+    for function in (
+        *(em, f1, precision, recall, drop_em, drop_f1),
+        *(gold_recall, all_gold, title_recall, support_em, support_f1, support_precision),
+        *(passages, steps, searches, lm_calls),
+        *(prompt_tokens, cached_tokens, generated_tokens, seconds, failed),
+    )
+}
+"""Built-in metrics by name. Those in `AT_BUDGET` also take a budget: "gold_recall@15"."""
+
+AT_BUDGET: Mapping[str, Callable[[Trace, int], float | None]] = {
+    "gold_recall": gold_recall,
+    "all_gold": all_gold,
+    "title_recall": title_recall,
+}
+
+
+def metric(name: str) -> Metric:
+    """The built-in metric of this name, as "f1" or "gold_recall@15".
+
+    Raises:
+        BadInput: There is none.
+    """
+    if found := METRICS.get(name):
+        return found
+    base, at, budget = name.partition("@")
+    if at and base in AT_BUDGET and re.fullmatch("[1-9][0-9]*", budget):
+        function, first = AT_BUDGET[base], int(budget)
+        return lambda trace: function(trace, first)
+    known = [*METRICS, *(f"{base}@N" for base in AT_BUDGET)]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise BadInput(f"No metric is named {name!r}.{hint} Known: {', '.join(known)}.")

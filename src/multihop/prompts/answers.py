@@ -101,7 +101,8 @@ def official_statement(text: str) -> str:
 def official_titles(stored: str) -> tuple[str, ...]:
     """Titles out of IIRC's title generation.
 
-    A JSON list; a JSON string is taken letter by letter, as the release does. Text that is no
+    A JSON list, or an object's keys; a JSON string is taken letter by letter, as the release
+    does. Text that is no
     JSON loses quotes and brackets and is split at commas (so "Cooksville, Illinois" becomes
     two titles). A number or null, which ends the release's run, gives no title.
     """
@@ -111,7 +112,7 @@ def official_titles(stored: str) -> tuple[str, ...]:
         value = [part.strip() for part in re.sub(r'["\[\]]', "", stored).split(",")]
     if isinstance(value, str):
         return tuple(value)
-    return tuple(str(title) for title in value) if isinstance(value, list) else ()
+    return tuple(str(title) for title in value) if isinstance(value, (list, dict)) else ()
 
 
 def _without_quotes(text: str) -> str:

@@ -6,6 +6,7 @@ those pages.
 """
 
 import time
+from collections.abc import Sequence
 
 from multihop.retrievers.base import Retriever
 from multihop.strategies.writing import Writer
@@ -23,22 +24,35 @@ async def propose_titles(writer: Writer, retriever: Retriever, question: Questio
     passages) a page whose first passage is too long fall away.
     """
     proposed, call = await writer.titles(question, ASKED)
-    searches, mapped = await map_titles(writer, retriever, proposed)
+    searches, mapped = await map_titles(retriever, proposed, longest=writer.preset.longest)
     return Titles(proposed, mapped, searches, call)
 
 
 async def map_titles(
-    writer: Writer, retriever: Retriever, proposed: tuple[str, ...], cap: int = 15
+    retriever: Retriever,
+    proposed: Sequence[str],
+    *,
+    k: int = 1,
+    cap: int = 15,
+    longest: int | None = None,
 ) -> tuple[tuple[Search, ...], tuple[str, ...]]:
-    """The title searches for proposed titles, and the titles of the pages found."""
-    longest = writer.preset.longest
+    """Map proposed titles to those of real pages.
+
+    Args:
+        retriever: Searches titles.
+        proposed: In order; one search each.
+        k: Pages taken per proposal (1).
+        cap: Most pages in all.
+        longest: A page whose first passage has more words falls away; None keeps all.
+
+    Returns:
+        The searches, and the pages' titles, each once.
+    """
     searches: list[Search] = []
     mapped: list[str] = []
     for title in proposed:
-        if not title.strip():
-            continue
         began = time.perf_counter()
-        [hits] = await retriever.search([Query(title, by_title=True)], 1)
+        [hits] = await retriever.search([Query(title, by_title=True)], k)
         seconds = time.perf_counter() - began
         searches.append(Search(title, tuple(hits), (), (), seconds=seconds))
         for hit in hits:

@@ -225,7 +225,14 @@ class Writer:
         if whole_answer:
             chat = replace(chat, ask_next="")
         if self.preset.limit is None:
-            return await self._roomy(demonstrations, question, paragraphs, chain, instruction, chat)
+            return await self._roomy(
+                demonstrations,
+                question,
+                paragraphs,
+                chain=chain,
+                instruction=instruction,
+                chat=chat,
+            )
         test = layout.unfinished(question, paragraphs, chain, instruction)
         return await self._fitted(demonstrations, test, chain, chat)
 

@@ -1,8 +1,12 @@
 """Public fakes: a scripted LM and a scripted retriever, for tests of your own code too."""
 
+import asyncio
+import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
 
-from multihop.errors import LMError, RetrieverError
+from multihop.errors import BadInput, LMError, RetrieverError
 from multihop.lms.base import Finish, Piece, Request
 from multihop.text import Hit, Passage, Query
 from multihop.trace import Tokens
@@ -17,9 +21,11 @@ class ScriptedLM:
         respond: Computes the text of each call instead.
         pieces: Streams each text in pieces of this many characters; 0 sends it whole.
         window: What the `window` attribute says.
+        delay: Seconds that each call takes.
+        keep: Keep the requests; switch it off where there are very many.
 
     Attributes:
-        requests: Every request, in order.
+        requests: Every request, in order, when they are kept.
         closed_early: How many streams were closed before their end.
     """
 
@@ -31,11 +37,15 @@ class ScriptedLM:
         respond: Callable[[Request], str] | None = None,
         pieces: int = 0,
         window: int | None = None,
+        delay: float = 0.0,
+        keep: bool = True,
     ) -> None:
         self.script = list(script)
         self.respond = respond
         self.pieces = pieces
         self.window = window
+        self.delay = delay
+        self.keep = keep
         self.requests: list[Request] = []
         self.closed_early = 0
 
@@ -46,7 +56,10 @@ class ScriptedLM:
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Give the next `n` texts of the script, cut at the request's stop strings."""
-        self.requests.append(request)
+        if self.keep:
+            self.requests.append(request)
+        if self.delay:
+            await asyncio.sleep(self.delay)
         for index in range(request.n):
             text, finish = self._next(request)
             step = self.pieces or max(len(text), 1)
@@ -88,6 +101,40 @@ class ScriptedLM:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+
+def scripted_lm(path: str) -> ScriptedLM:
+    """A `ScriptedLM` that follows the rules in a file; the command line's `scripted:FILE`.
+
+    The file is a JSON object: `rules`, a list of objects with `prompt`, a regular expression
+    searched in the prompt's text (its dot matches line ends), and `text`, what is written, or
+    `error`, what is raised as an LMError; the first rule that matches counts. `delay`: seconds
+    that each call takes. `pieces`: as in `ScriptedLM`.
+
+    Raises:
+        BadInput: No such file, or it says something else.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        rules = [(re.compile(rule["prompt"], re.DOTALL), rule) for rule in content["rules"]]
+        delay, pieces = float(content.get("delay", 0)), int(content.get("pieces", 0))
+    except FileNotFoundError:
+        raise BadInput(f"{path}: there is no such script.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, re.error) as broken:
+        raise BadInput(
+            f"{path}: not a script ({type(broken).__name__}: {broken}). It is a JSON object "
+            'as {"rules": [{"prompt": "Q: Where.*A:$", "text": "In Ulm."}]}.'
+        ) from None
+
+    def respond(request: Request) -> str:
+        for pattern, rule in rules:
+            if pattern.search(request.prompt.text):
+                if "error" in rule:
+                    raise LMError(str(rule["error"]))
+                return str(rule["text"])
+        raise LMError(f"{path}: no rule matches a prompt ending in {request.prompt.text[-80:]!r}.")
+
+    return ScriptedLM(respond=respond, pieces=pieces, delay=delay, keep=False)
 
 
 class ScriptedRetriever:

@@ -1,9 +1,9 @@
 import ftfy
 import pytest
-from conftest import rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import rows
 from multihop.metrics import Score, hotpotqa, musique, squad, two_wiki
 from multihop.metrics.answer import normalize
 

@@ -1,10 +1,10 @@
 import itertools
 
 import pytest
-from conftest import rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import rows
 from multihop.metrics import Score, drop
 from multihop.metrics.assignment import assign
 from multihop.metrics.drop import normalize

@@ -98,8 +98,10 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
         raise ValueError(f"McNemar's test needs scores of 0 and 1, found {odd}.")
     only_a, only_b = pairs.count((1, 0)), pairs.count((0, 1))
     n, fewer = only_a + only_b, min(only_a, only_b)
-    tail = sum(math.comb(n, i) for i in range(fewer + 1))
-    # Integers to the end: 2^n has no float beyond n = 1023.
+    tail = term = 1  # of Pascal's row n; integers to the end, 2^n has no float for long
+    for i in range(fewer):
+        term = term * (n - i) // (i + 1)
+        tail += term
     return min(1.0, 2 * tail / (1 << n))
 
 

@@ -1,0 +1,166 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from multihop.errors import BadInput
+from multihop.metrics import METRICS, metric
+from multihop.metrics.support import collected_passages
+from multihop.text import Hit, Passage, Question
+from multihop.trace import Answer, LMCall, Search, Thought, Titles, Tokens, Trace, fold
+
+MILL = Passage("m", "Brask Mill", "The mill was built by Jon Brask.")
+BRASK = Passage("b", "Jon Brask", "Jon Brask was born in Lund.")
+ODE = Passage("o", "Ode", "A river.")
+
+
+def call(prompt=None, generated=None, *, fused=False):
+    tokens = Tokens(prompt=prompt, cached=None, generated=generated)
+    return LMCall("reason", "scripted", "Q", ("A",), ("stop",), 0.1, tokens=tokens, fused=fused)
+
+
+def search(query, *hits, collected):
+    return Search(query, tuple(Hit(p, 1.0) for p in hits), tuple(p.id for p in hits), collected)
+
+
+def question(dataset=None, **more):
+    fields = {
+        "answers": ("Lund",),
+        "gold_ids": ("m", "b"),
+        "gold_titles": ("Brask Mill", "Jon Brask"),
+    }
+    extra = {"dataset": dataset} if dataset else {}
+    extra |= more.pop("extra", {})
+    return Question("Where was the builder of Brask Mill born?", **(fields | more), extra=extra)
+
+
+def two_hops(asked=None, answer="Lund", **more):
+    return fold(
+        asked or question(),
+        "ircot",
+        [
+            search("Where?", ODE, MILL, collected=("o", "m")),
+            Thought("Jon Brask built it.", call(10, 5)),
+            search("Jon Brask built it.", BRASK, MILL, collected=("o", "m", "b")),
+            Thought("So the answer is: Lund.", call(20, 6, fused=True)),
+            Answer(answer, "answered", call=call(30, 2), **more),
+        ],
+    )
+
+
+def scores(trace, *names):
+    return [metric(name)(trace) for name in names]
+
+
+def test_the_answer_is_scored():
+    assert scores(two_hops(), "em", "f1", "precision", "recall") == [1, 1, 1, 1]
+    assert scores(two_hops(answer="in Lund"), "em", "precision", "recall") == [0, 0.5, 1]
+
+
+def test_each_data_set_has_its_own_answer_metric():
+    def f1(dataset, gold):
+        return metric("f1")(two_hops(question(dataset, answers=(gold,)), answer="yes it is"))
+
+    assert f1("hotpotqa", "yes") == f1("2wikimultihopqa", "yes") == 0
+    assert f1("musique", "yes") == f1("bamboogle", "yes") == f1(None, "yes") == 0.5
+    assert f1("iirc", "yes yes") == 0.5  # sets: "yes" counts once on both sides
+
+
+def test_a_list_answer_is_joined_for_text_metrics_and_kept_for_iirc():
+    lists = {"answers": ("Lund, Tarn",), "extra": {"answer_parts": ["Lund", "Tarn"]}}
+    given_ = {"answer": '["Tarn", "Lund"]', "answers": ("Tarn", "Lund")}
+    assert metric("f1")(two_hops(question(**lists), **given_)) == 1
+    assert metric("em")(two_hops(question(**lists), **given_)) == 0
+    assert metric("em")(two_hops(question("iirc", **lists), **given_)) == 1
+    assert metric("drop_em")(two_hops(question(**lists), **given_)) == 1
+
+
+def test_accepted_answers_are_alternatives_for_drop():
+    asked = question(answers=("Lund", "Lund, Sweden"))
+    assert metric("drop_f1")(two_hops(asked, answer="Lund Sweden")) == 1
+
+
+def test_an_empty_answer_is_scored_and_a_failed_run_is_not():
+    failed = Trace(question(), "ircot", steps=(Thought("x"),), error="LMUnavailable: gone")
+    assert scores(two_hops(answer="", reason="none"), "em", "f1", "failed") == [0, 0, 0]
+    assert scores(failed, "em", "f1", "gold_recall", "support_f1", "title_recall") == [None] * 5
+    assert metric("failed")(failed) == 1
+
+
+def test_what_has_no_gold_has_no_score():
+    unknown = two_hops(question(answers=(), gold_ids=(), gold_titles=()))
+    names = ("em", "drop_f1", "gold_recall", "all_gold@5", "title_recall", "support_em")
+    assert scores(unknown, *names) == [None] * 6
+
+
+def test_gold_recall_is_counted_in_the_order_of_collecting():
+    trace = two_hops()
+    assert scores(trace, "gold_recall@1", "gold_recall@2", "gold_recall@3") == [0, 0.5, 1]
+    assert scores(trace, "gold_recall", "all_gold", "all_gold@2") == [1, 1, 0]
+    assert scores(trace, "title_recall@2", "title_recall") == [0.5, 1]
+
+
+def test_support_compares_collected_with_gold():
+    assert scores(two_hops(), "support_em", "support_precision", "support_f1") == [
+        0,
+        pytest.approx(2 / 3),
+        pytest.approx(0.8),
+    ]
+
+
+def test_costs_are_counted():
+    assert scores(two_hops(), "passages", "steps", "searches", "lm_calls") == [3, 2, 2, 2]
+    assert scores(two_hops(), "prompt_tokens", "generated_tokens", "cached_tokens") == [
+        60,
+        13,
+        None,
+    ]
+
+
+def test_title_searches_count_and_unasked_ones_do_not():
+    mapped = search("Brask", MILL, collected=())
+    steps = [Titles(("Brask", "x"), ("Brask Mill",), (mapped, mapped)), search("", collected=())]
+    assert metric("searches")(fold(question(), "ircot", steps)) == 2
+
+
+def test_reading_at_once_takes_no_step():
+    trace = fold(question(), "nor", [Answer("Lund", "answered", call=call())])
+    assert scores(trace, "steps", "searches", "lm_calls", "gold_recall") == [0, 0, 1, 0]
+
+
+def test_the_pinned_passage_is_among_the_collected():
+    trace = fold(question(pinned=ODE), "ircot", [search("q", MILL, collected=("o", "m"))])
+    assert collected_passages(trace) == (ODE, MILL)
+
+
+def test_a_passage_that_no_search_brought_is_an_error():
+    trace = fold(question(id="q7"), "ircot", [search("q", collected=("x",))])
+    with pytest.raises(BadInput, match="'q7': passage 'x' was collected"):
+        collected_passages(trace)
+
+
+@pytest.mark.parametrize(
+    "name", ["f2", "gold_recal@5", "gold_recall@0", "gold_recall@x", "em@5", "@3"]
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(name):
+    with pytest.raises(BadInput, match=rf"No metric is named '{name}'.*Known: em, f1, "):
+        metric(name)
+
+
+def test_a_near_miss_is_suggested():
+    with pytest.raises(BadInput, match="Did you mean 'gold_recall@N'"):
+        metric("gold_recal@N")
+
+
+def test_every_metric_takes_a_trace_alone_and_survives_its_journey_through_json():
+    trace = two_hops()
+    again = Trace.from_json(trace.to_json())
+    for name in METRICS:
+        assert metric(name)(again) == metric(name)(trace), name
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.text(max_size=8), st.sampled_from(["hotpotqa", "iirc", "musique", ""]))
+def test_every_share_lies_between_0_and_1(answer, dataset):
+    trace = two_hops(question(dataset), answer=answer, reason="none")
+    for name in ("em", "f1", "precision", "recall", "drop_em", "drop_f1"):
+        assert 0 <= metric(name)(trace) <= 1

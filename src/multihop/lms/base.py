@@ -84,7 +84,9 @@ class Piece:
         index: Which of the `n` samples.
         finish: Set on a sample's last piece.
         logprobs: One per generated token in this piece, natural log, when asked for.
-        tokens: Counts of the whole call; on the last piece of the stream, where told.
+        tokens: Counts of the whole call so far, where told; the newest counts. A backend that
+            can gives them with every piece, so that a stream closed early has them too; the
+            others on the last piece of the stream.
         thinking: What a thinking model wrote before its answer; never part of `text`.
         sent: The prompt as it went out, when that is not `prompt.text`; on the first piece.
         retries: Failed attempts before this stream began; on the first piece.

@@ -1,0 +1,459 @@
+"""GGUF models inside this process, through xllamacpp (llama.cpp).
+
+The engine opens a port on the loopback interface, guarded by a random key, and is spoken to
+over HTTP: only there can a stream be ended early, a slot be chosen and token ids be sent.
+
+Measured traps of the engine that this file works around:
+
+* A slot keeps the keys and values of the last prompt it saw, and slots share nothing, so the
+  slot is chosen here: the one that holds most of the new prompt, at least loss to other roles.
+* A LoRA id that is not loaded is ignored without a word, and a request that names none gets
+  those that were loaded, so names are checked here and every adapter's scale is sent.
+* A stream that ends while the engine waits whether a stop string will be completed loses the
+  text held back, so it is recovered from the token ids.
+* Sampling defaults (top_k 40, min_p 0.05) are not what was asked for, so all are set.
+"""
+
+import asyncio
+import importlib.util
+import json
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from multihop.errors import (
+    BadCompletion,
+    BadInput,
+    ContextTooLong,
+    LMRefused,
+    LMUnavailable,
+    MissingExtra,
+)
+from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
+from multihop.lms.gguf import DEFAULT, find_model, trained_window
+from multihop.lms.thinking import ThinkingSplitter
+from multihop.trace import Tokens
+
+_FINISHES: Mapping[str, Finish] = {
+    "eos": "stop",
+    "word": "stop",
+    "none": "stop",
+    "limit": "length",
+}
+
+
+@dataclass
+class _Slot:
+    """One place in the engine that evaluates prompts and keeps the last one's keys and values."""
+
+    number: int
+    users: int = 0
+    held: Sequence[int] = ()
+    role: tuple[str, str | None] | None = None
+    last_used: int = 0
+
+    def worth(self, ids: Sequence[int], role: tuple[str, str | None]) -> int:
+        """Tokens saved by this slot, less those that another role will have to pay again."""
+        if self.role is None:
+            return 0
+        shared = _common_prefix(ids, self.held) if self.role[1] == role[1] else 0
+        return shared if self.role == role else 2 * shared - len(self.held)
+
+
+@dataclass
+class _Door:
+    """What belongs to one event loop: its client, and its queue for the slots."""
+
+    client: httpx.AsyncClient
+    places: asyncio.Semaphore
+
+
+@dataclass
+class _Engine:
+    """The running server; dropping the last reference to it stops it."""
+
+    server: Any = None
+    url: str = ""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    def stop(self) -> None:
+        self.server = None
+
+
+class LocalLM:
+    """A GGUF model that runs in this process.
+
+    The engine starts at the first call and stops at `aclose`, when the object is dropped, or
+    when Python exits. One object may serve several event loops, one after the other.
+
+    Args:
+        model: `SmolLM2-135M-Instruct`, the path of a .gguf file, or a Hugging Face repository
+            as `org/repo` or `org/repo:file.gguf` (see `find_model`).
+        threads: Cores that compute. None takes MULTIHOP_THREADS, else as many as are idle
+            now: cores less the load average, at least 1. More threads than idle cores are
+            slower than one, because they wait for each other at every layer.
+        slots: Prompts evaluated at a time, each with a key-value cache of `window` tokens.
+            Two keep the reasoner's and the reader's demonstrations evaluated.
+        window: Tokens that a prompt and its completion may take together. None takes what
+            the model was trained on, at most 8192.
+        adapters: LoRA adapters in GGUF form, by the name that requests use.
+        chat: Send `prompt.turns` through the model's own chat template. By default
+            `prompt.text` is sent even to chat models: small ones keep to a few-shot format
+            better when they continue plain text.
+        reproducible: Evaluate every prompt afresh, one at a time. A warm key-value cache or a
+            shared batch can flip near ties between tokens; this is the only setting whose
+            answers were bit-equal from run to run.
+
+    Attributes:
+        path: The model file.
+        threads: Cores that compute.
+
+    Raises:
+        BadInput: The model file, an adapter or a number is not usable.
+        MissingExtra: xllamacpp is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT,
+        *,
+        threads: int | None = None,
+        slots: int = 2,
+        window: int | None = None,
+        adapters: Mapping[str, Path] | None = None,
+        chat: bool = False,
+        reproducible: bool = False,
+    ) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise MissingExtra("xllamacpp", "local")
+        if slots < 1:
+            raise BadInput(f"slots is {slots}; a local model needs at least 1.")
+        self.name = f"local:{model}"
+        self.path = find_model(model)
+        self.threads = _threads() if threads is None else threads
+        if self.threads < 1:
+            raise BadInput(f"threads is {self.threads}; a local model needs at least 1.")
+        trained = trained_window(self.path)
+        self.window = min(trained, 8192) if window is None else window
+        if not 1 <= self.window <= trained:
+            raise BadInput(f"window is {window}; {self.path.name} takes 1 to {trained} tokens.")
+        self.adapters = dict(adapters or {})
+        for name, path in self.adapters.items():
+            if not path.is_file():
+                raise BadInput(f"Adapter {name!r}: {path} is not a file.")
+        self.chat = chat
+        self.reproducible = reproducible
+        self._slots = [_Slot(number) for number in range(1 if reproducible else slots)]
+        self._clock = 0
+        self._engine = _Engine()
+        self._starting = threading.Lock()
+        self._doors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Door] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._counts: dict[str, int] = {}
+        weakref.finalize(self, self._engine.stop)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Generate, token by token; samples one after the other in the same slot.
+
+        Each of `n` samples is a call of its own: `tokens` adds up all their prompts, of which
+        all but the first are cached. Sample i is seeded with `seed + i`. Log-probabilities
+        are the model's own, before temperature and top_p; the engine reports none for a token
+        that ends within a character.
+
+        Raises:
+            LMRefused: The adapter is not loaded, the prompt is empty, or the engine objects.
+            ContextTooLong: Prompt and `max_tokens` exceed the window.
+            BadCompletion: The stream broke off.
+            LMUnavailable: The engine does not answer.
+        """
+        lora = self._lora(request.adapter)
+        door = await self._door()
+        text = await self._templated(door, request.prompt) if self.chat else request.prompt.text
+        ids = await self._encode(door, text)
+        self._check(request, ids)
+        body: dict[str, object] = {
+            "prompt": ids,
+            "n_predict": request.max_tokens,
+            "stop": list(request.stop),
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "top_k": 0,
+            "min_p": 0.0,
+            "samplers": ["temperature", "top_p"],
+            "n_probs": int(request.logprobs),
+            "cache_prompt": not self.reproducible,
+            "return_tokens": True,
+            "timings_per_token": True,  # so that a stream closed early has counts too
+            "stream": True,
+            "lora": lora,
+        }
+        total = Tokens()
+        sent = text if text != request.prompt.text else ""
+        async with self._slot(door, ids, (request.role, request.adapter)) as slot:
+            body["id_slot"] = slot.number
+            for index in range(request.n):
+                if request.seed is not None:
+                    body["seed"] = request.seed + index
+                async with aclosing(self._generate(door, body)) as pieces:
+                    counts = Tokens()
+                    async for piece in pieces:
+                        counts = piece.tokens or counts
+                        yield replace(piece, index=index, sent=sent, tokens=total + counts)
+                        sent = ""
+                    total += counts
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count with the model's own tokenizer."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._counts))
+        if new:
+            door = await self._door()
+            if len(self._counts) > 20_000:  # a run sees the same passages over and over
+                self._counts.clear()
+                new = list(dict.fromkeys(texts))
+            for text in new:
+                self._counts[text] = len(await self._encode(door, text, bare=True))
+        return [self._counts[text] for text in texts]
+
+    async def aclose(self) -> None:
+        """Stop the engine and free the model. A later call starts it again."""
+        door = self._doors.pop(asyncio.get_running_loop(), None)
+        if door:
+            await door.client.aclose()
+        await asyncio.to_thread(self._engine.stop)
+
+    # --- The engine ---------------------------------------------------------------------
+
+    async def _door(self) -> _Door:
+        if self._engine.server is None:
+            await asyncio.to_thread(self._start)
+        loop = asyncio.get_running_loop()
+        door = self._doors.get(loop)
+        if door is None or str(door.client.base_url).rstrip("/") != self._engine.url:
+            client = httpx.AsyncClient(
+                base_url=self._engine.url,
+                headers={"Authorization": f"Bearer {self._engine.key}"},
+                # Evaluating a long prompt takes minutes and sends nothing meanwhile.
+                timeout=httpx.Timeout(None, connect=10),
+                # No connection outlives its call, so none outlives its event loop.
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+                trust_env=False,  # no proxy stands before the loopback interface
+            )
+            door = self._doors[loop] = _Door(client, asyncio.Semaphore(len(self._slots)))
+        return door
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._engine.server is not None:
+                return
+            import xllamacpp  # noqa: PLC0415
+
+            params = xllamacpp.CommonParams()
+            params.model.path = str(self.path)
+            params.n_ctx = self.window * len(self._slots)  # the engine divides it by slots
+            params.n_parallel = len(self._slots)
+            params.kv_unified = False
+            params.cpuparams.n_threads = self.threads
+            params.cpuparams_batch.n_threads = self.threads
+            # An answering thread is held by each stream, also by one closed while its prompt
+            # is still being evaluated.
+            params.n_threads_http = len(self._slots) + 8
+            params.port = 0  # any free one
+            params.api_keys = [self._engine.key]
+            params.ui = False
+            params.verbosity = -1  # it would write some 70 lines to stderr
+            params.warmup = False
+            params.fit_params = False  # it would shrink the window to the memory it finds
+            params.cache_ram_mib = 0  # open upstream reports of wrong restores; slots do it
+            params.lora_adapters = [
+                xllamacpp.CommonAdapterLoraInfo(str(path), 0.0) for path in self.adapters.values()
+            ]
+            try:
+                server = xllamacpp.Server(params)
+            except RuntimeError as failure:
+                raise BadInput(
+                    f"{self.path}: the engine cannot load this model"
+                    + (f" with the adapters {', '.join(self.adapters)}" if self.adapters else "")
+                    + f" ({failure})"
+                ) from failure
+            for slot in self._slots:
+                slot.held, slot.role = (), None
+            self._engine.url = server.listening_address
+            self._engine.server = server
+
+    @asynccontextmanager
+    async def _slot(
+        self, door: _Door, ids: Sequence[int], role: tuple[str, str | None]
+    ) -> AsyncIterator[_Slot]:
+        """Wait for a free slot and take the one that saves most."""
+        async with door.places:
+            # All are busy only when another event loop uses them: the engine queues then.
+            free = [slot for slot in self._slots if not slot.users] or self._slots
+            slot = max(free, key=lambda slot: (slot.worth(ids, role), -slot.last_used))
+            self._clock += 1
+            slot.users, slot.last_used = slot.users + 1, self._clock
+            slot.held, slot.role = ids, role
+            try:
+                yield slot
+            finally:
+                slot.users -= 1
+
+    async def _post(self, door: _Door, path: str, body: dict[str, object]) -> dict[str, Any]:
+        try:
+            response = await door.client.post(path, json=body)
+        except httpx.TransportError as failure:
+            raise self._gone(failure) from failure
+        if response.is_error:
+            raise self._refusal(response.status_code, response.content)
+        reply: dict[str, Any] = response.json()
+        return reply
+
+    async def _encode(self, door: _Door, text: str, *, bare: bool = False) -> list[int]:
+        """Token ids; with the model's special tokens around them unless `bare`.
+
+        Text that looks like a special token stays text, unless a chat template wrote it.
+        """
+        reply = await self._post(
+            door,
+            "/tokenize",
+            {"content": text, "add_special": not bare, "parse_special": self.chat and not bare},
+        )
+        ids: list[int] = reply["tokens"]
+        return ids
+
+    async def _templated(self, door: _Door, prompt: Prompt) -> str:
+        turns = prompt.turns or (Turn("user", prompt.text),)
+        messages = [{"role": turn.speaker, "content": turn.text} for turn in turns]
+        reply = await self._post(door, "/apply-template", {"messages": messages})
+        return str(reply["prompt"])
+
+    async def _generate(self, door: _Door, body: dict[str, object]) -> AsyncGenerator[Piece, None]:
+        splitter = ThinkingSplitter() if self.chat else None
+        held: list[int] = []  # ids whose text the engine has not sent yet
+        async with aclosing(self._events(door, body)) as events:
+            async for reply in events:
+                text, finish = str(reply["content"]), None
+                held = [] if text else held + reply["tokens"]
+                if reply["stop"]:
+                    kind = reply["stop_type"]
+                    finish = _FINISHES[kind]
+                    if kind == "eos":
+                        held = held[:-1]  # the end mark itself
+                    if held and kind != "word":
+                        text += await self._decode(door, held)
+                thinking = ""
+                if splitter:
+                    text, thinking = splitter.feed(text)
+                    if finish:
+                        rest = splitter.finish()
+                        text, thinking = text + rest[0], thinking + rest[1]
+                logprobs = tuple(p["logprob"] for p in reply.get("completion_probabilities", ()))
+                yield Piece(text, 0, finish, logprobs, _tokens(reply), thinking)
+                if finish:
+                    return
+        raise BadCompletion(f"{self.name}: the engine's stream broke off before its last piece.")
+
+    async def _decode(self, door: _Door, ids: list[int]) -> str:
+        reply = await self._post(door, "/detokenize", {"tokens": ids})
+        # Bytes of a character that was never completed.
+        return str(reply["content"]).rstrip("\ufffd")
+
+    async def _events(
+        self, door: _Door, body: dict[str, object]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        try:
+            async with door.client.stream("POST", "/completion", json=body) as response:
+                if response.is_error:
+                    raise self._refusal(response.status_code, await response.aread())
+                # Not aiter_lines: it also breaks lines at U+2028 and its like inside of JSON.
+                rest = b""
+                async for data in response.aiter_bytes():
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        kind, _, value = line.partition(b": ")
+                        if kind == b"error":
+                            raise self._refusal(500, value)
+                        if kind == b"data":
+                            event = json.loads(value)
+                            if "error" in event:
+                                raise self._refusal(event["error"].get("code", 500), value)
+                            yield event
+        except httpx.TransportError as failure:
+            raise self._gone(failure) from failure
+
+    # --- Refusals -----------------------------------------------------------------------
+
+    def _lora(self, adapter: str | None) -> list[dict[str, object]]:
+        if adapter is not None and adapter not in self.adapters:
+            known = ", ".join(self.adapters) or "none"
+            raise LMRefused(f"{self.name} has no adapter {adapter!r}. Loaded: {known}.")
+        return [
+            {"id": number, "scale": float(name == adapter)}
+            for number, name in enumerate(self.adapters)
+        ]
+
+    def _check(self, request: Request, ids: Sequence[int]) -> None:
+        if not ids:
+            raise LMRefused(f"{self.name}: the prompt is empty.")
+        needed = len(ids) + request.max_tokens
+        if needed > self.window:
+            raise ContextTooLong(
+                f"{self.name}: the prompt's {len(ids)} tokens and {request.max_tokens} to "
+                f"generate make {needed}; the window is {self.window}. "
+                "Shorten the prompt, or open the model with a larger window.",
+                needed,
+                self.window,
+            )
+
+    def _refusal(self, code: int, body: bytes) -> LMRefused | LMUnavailable | ContextTooLong:
+        try:
+            error = json.loads(body)
+            error = error.get("error", error)
+        except (ValueError, AttributeError):
+            error = {"message": body.decode(errors="replace")[:200]}
+        if error.get("type") == "exceed_context_size_error":
+            return ContextTooLong(
+                f"{self.name}: {error['message']}", error["n_prompt_tokens"], error["n_ctx"]
+            )
+        kind = LMRefused if code < 500 else LMUnavailable
+        return kind(f"{self.name}: the engine answers {code}: {error.get('message')}")
+
+    def _gone(self, failure: httpx.TransportError) -> LMUnavailable:
+        return LMUnavailable(
+            f"{self.name}: the engine does not answer at {self._engine.url} "
+            f"({type(failure).__name__}). It may have run out of memory; try a smaller window."
+        )
+
+
+def _tokens(reply: dict[str, Any]) -> Tokens | None:
+    timings = reply.get("timings")
+    return timings and Tokens(
+        prompt=timings["cache_n"] + timings["prompt_n"],
+        cached=timings["cache_n"],
+        generated=timings["predicted_n"],
+    )
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    for number, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return number
+    return min(len(a), len(b))
+
+
+def _threads() -> int:
+    asked = os.environ.get("MULTIHOP_THREADS", "")
+    if asked:
+        if not asked.isdecimal() or int(asked) < 1:
+            raise BadInput(f"MULTIHOP_THREADS is {asked!r}; give a number of cores, at least 1.")
+        return int(asked)
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores - round(os.getloadavg()[0]))

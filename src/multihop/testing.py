@@ -134,7 +134,9 @@ def scripted_lm(path: str) -> ScriptedLM:
                 return str(rule["text"])
         raise LMError(f"{path}: no rule matches a prompt ending in {request.prompt.text[-80:]!r}.")
 
-    return ScriptedLM(respond=respond, pieces=pieces, delay=delay, keep=False)
+    lm = ScriptedLM(respond=respond, pieces=pieces, delay=delay, keep=False)
+    lm.name = f"scripted:{path}"
+    return lm
 
 
 class ScriptedRetriever:

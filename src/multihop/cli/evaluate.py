@@ -1,0 +1,168 @@
+"""`multihop eval`: run strategies on a question file, resumably, and score them."""
+
+import asyncio
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from multihop import evaluation, names, runs
+from multihop.cli import parts, report
+from multihop.cli.render import terminal, visible
+from multihop.datasets import QuestionFile
+from multihop.text import Question
+
+EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+@click.command(name="eval")
+@click.argument("questions", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@parts.options
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Run folder. By default one named by questions and settings, so that the same command "
+    "goes on where it was.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Ask only the first N.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Questions at work at once.",
+)
+@click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier sitting.")
+@click.option(
+    "--give-up-after",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Stop after N failures in a row.",
+)
+@report.options
+def evaluate(
+    *,
+    questions: Path,
+    into: Path | None,
+    limit: int | None,
+    concurrency: int,
+    retry_failed: bool,
+    give_up_after: int,
+    form: report.Form,
+    more: tuple[str, ...],
+    **chosen: Any,
+) -> int:
+    """Run strategies on QUESTIONS (JSON lines: id, question, answers, ...) and score them.
+
+    Each finished question is on disk at once: after a kill, the same command goes on where it
+    was. Several strategies take turns on each question. Questions that fail are reported and
+    are in no mean.
+    """
+    chosen_parts = parts.Parts.read(chosen, several=True)
+    rows = {name: names.open_metric(name) for name in more}
+    asked = First(QuestionFile(questions), limit)
+    fingerprint = evaluation.fingerprint(asked)
+
+    async def run() -> list[Path]:
+        async with chosen_parts.opened() as opened:
+            folder = into or _default(questions, opened, fingerprint)
+            several = len(opened.strategies) > 1
+            named = {name if several else "": s for name, s in opened.strategies.items()}
+            with _progress() as tell:
+                await evaluation.evaluate_each(
+                    asked,
+                    named,
+                    folder,
+                    concurrency=concurrency,
+                    record=opened.record,
+                    retry_failed=retry_failed,
+                    give_up_after=give_up_after,
+                    on_progress=tell,
+                )
+            click.echo(f"Run folder: {folder}", err=True)
+            return [folder / name for name in named]
+
+    reports = [evaluation.score(folder, rows) for folder in asyncio.run(run())]
+    report.show(reports, form)
+    return 1 if any(r.failed for r in reports) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first questions of a file, or all; may be read again and again."""
+
+    questions: Iterable[Question]
+    count: int | None
+
+    def __iter__(self) -> Iterator[Question]:
+        """From the beginning."""
+        return islice(self.questions, self.count)
+
+
+def _default(questions: Path, opened: parts.Opened, fingerprint: evaluation.Fingerprint) -> Path:
+    """A folder that the same questions and settings lead to again."""
+    content = [
+        evaluation.identity(strategy, fingerprint, opened.record)
+        for strategy in opened.strategies.values()
+    ]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+    return runs.home() / f"{questions.stem}-{'+'.join(opened.strategies)}-{digest}"
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[evaluation.Progress], None], None, None]:
+    """A bar on a terminal; else a line at the start, now and then, and at the end."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=terminal()) as bar:
+        task = bar.add_task("asking")
+
+        def tell(progress: evaluation.Progress) -> None:
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                description=f"asking{failed}",
+            )
+
+        yield tell
+
+
+def _lines() -> Callable[[evaluation.Progress], None]:
+    last = -EVERY
+
+    def tell(progress: evaluation.Progress) -> None:
+        nonlocal last
+        latest = progress.latest
+        if latest and latest.error:
+            click.echo(f"{latest.question.id}: {visible(latest.error)}", err=True)
+        now = time.monotonic()
+        if now - last >= EVERY or progress.done == progress.total:
+            last = now
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            click.echo(f"{progress.done} of {progress.total} done{failed}", err=True)
+
+    return tell

@@ -1,0 +1,276 @@
+"""The options that choose parts, shared by every verb that runs strategies."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from multihop import names
+from multihop.errors import BadInput
+from multihop.lms.base import LanguageModel
+from multihop.retrievers.base import Retriever
+from multihop.strategies import NAMES, PRESETS, Budget
+from multihop.text import Json
+from multihop.trace import Strategy
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What was chosen; None means the preset's, or the part's, own default.
+
+    Attributes:
+        strategies: Their names, in the order given.
+        preset: "default", "paper" or "official".
+        retriever: `KIND:TARGET`; None when none was named.
+        retriever_options: Keywords of its constructor.
+        model: `KIND:TARGET`.
+        model_options: Keywords of its constructor.
+        reader: "cot", "direct" or "none".
+        k: Passages fetched per query.
+        max_steps: Most sentences of the chain.
+        max_passages: Most passages kept over all steps.
+        demonstrations: A file of demonstrations.
+        strategy_options: Further keywords of the strategies.
+        budget: What a question may cost, as `max_calls`, `max_tokens`, `max_seconds`.
+    """
+
+    strategies: tuple[str, ...]
+    preset: str
+    retriever: str | None
+    retriever_options: dict[str, str]
+    model: str
+    model_options: dict[str, str]
+    reader: str | None
+    k: int | None
+    max_steps: int | None
+    max_passages: int | None
+    demonstrations: Path | None
+    strategy_options: dict[str, str]
+    budget: Budget | None
+
+    @classmethod
+    def read(cls, given: dict[str, Any], *, several: bool = False) -> "Parts":
+        """Check what the options gave.
+
+        Args:
+            given: The options' values by parameter name.
+            several: Whether more than one strategy may be named.
+        """
+        chosen = dict(given)
+        limits = [chosen.pop(f"budget_{unit}") for unit in ("calls", "tokens", "seconds")]
+        return cls(
+            strategies=_strategies(chosen.pop("strategies"), several=several),
+            retriever=one_retriever(chosen.pop("index"), chosen.pop("retriever")),
+            retriever_options=pairs("--retriever-option", chosen.pop("retriever_options")),
+            model_options=pairs("--model-option", chosen.pop("model_options")),
+            strategy_options=pairs("--strategy-option", chosen.pop("strategy_options")),
+            budget=Budget(*limits) if any(limits) else None,
+            **chosen,
+        )
+
+    def open_retriever(self) -> Retriever | None:
+        """Open the retriever, if one was named; BM25 asks as the preset does."""
+        if self.retriever is None:
+            if wanting := [name for name in self.strategies if name != "nor"]:
+                raise BadInput(
+                    f"{wanting[0]} searches: say where with --index DIR or --retriever "
+                    "KIND:TARGET, or set MULTIHOP_INDEX. `multihop index` builds an index; "
+                    "`multihop demo` needs none."
+                )
+            return None
+        options = dict(self.retriever_options)
+        if self.retriever.startswith("bm25:") and self.preset == "official":
+            options.setdefault("form", "official")
+        return names.open_retriever(self.retriever, options)
+
+    def make(self, strategy: str, retriever: Retriever | None, lm: LanguageModel) -> Strategy:
+        """Make one of the strategies."""
+        return names.open_strategy(
+            strategy,
+            retriever=retriever,
+            lm=lm,
+            preset=self.preset,
+            reader=self.reader,
+            k=self.k,
+            max_steps=self.max_steps,
+            max_passages=self.max_passages,
+            demonstrations=self.demonstrations,
+            budget=self.budget if strategy == "ircot" or strategy not in NAMES else None,
+            options=self.strategy_options,
+        )
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator["Opened", None]:
+        """The strategies over their opened parts, which are closed at the end."""
+        retriever = self.open_retriever()
+        try:
+            lm = names.open_lm(self.model, self.model_options)
+            try:
+                manifest = getattr(retriever, "manifest", None)
+                yield Opened(
+                    {name: self.make(name, retriever, lm) for name in self.strategies},
+                    {
+                        "model_options": dict(self.model_options),
+                        "retriever_options": dict(self.retriever_options),
+                        "corpus": getattr(manifest, "content_hash", None),
+                    },
+                )
+            finally:
+                await lm.aclose()
+        finally:
+            if retriever:
+                await retriever.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What can be run.
+
+    Attributes:
+        strategies: By name, in the order given.
+        record: What decides their results and stands in no strategy's settings.
+    """
+
+    strategies: dict[str, Strategy]
+    record: dict[str, Json]
+
+
+def options(command: Command) -> Command:
+    """Give a command the options; `Parts.read` takes what it gets for them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = [
+    click.option(
+        "--index",
+        metavar="DIR",
+        envvar="MULTIHOP_INDEX",
+        show_envvar=True,
+        help="BM25 index to search; short for --retriever bm25:DIR.",
+    ),
+    click.option("--retriever", metavar="KIND:TARGET", help="What to search with."),
+    click.option(
+        "-m",
+        "--model",
+        metavar="KIND:TARGET",
+        default=names.DEFAULT_LM,
+        envvar="MULTIHOP_MODEL",
+        show_envvar=True,
+        show_default=True,
+        help="Who writes: local:NAME, openai:MODEL@URL, transformers:NAME, ...",
+    ),
+    click.option(
+        "-s",
+        "--strategy",
+        "strategies",
+        metavar="NAME",
+        default="ircot",
+        show_default=True,
+        help="ircot, oner, nor, or one that another package brings; eval takes several, "
+        "parted by commas.",
+    ),
+    click.option(
+        "--preset",
+        type=click.Choice(PRESETS),
+        default="default",
+        show_default=True,
+        help="Our settings, the paper's, or its released code's.",
+    ),
+    click.option(
+        "--reader",
+        type=click.Choice(["cot", "direct", "none"]),
+        help="How the answer is read from the passages; none: from the chain.",
+    ),
+    click.option("-k", type=click.IntRange(1), metavar="N", help="Passages fetched per query."),
+    click.option(
+        "--max-steps", type=click.IntRange(1), metavar="N", help="Most sentences of the chain."
+    ),
+    click.option(
+        "--max-passages",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Most passages kept over all steps.",
+    ),
+    click.option(
+        "--demonstrations",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Worked examples, in the official prompt files' format.",
+    ),
+    click.option(
+        "-o",
+        "--model-option",
+        "model_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of the model's kind, as threads=2. May repeat.",
+    ),
+    click.option(
+        "--retriever-option",
+        "retriever_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of the retriever's kind, as form=paper. May repeat.",
+    ),
+    click.option(
+        "--strategy-option",
+        "strategy_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A further setting of the strategy, as eviction=fifo. May repeat.",
+    ),
+    click.option(
+        "--budget-calls",
+        type=click.IntRange(1),
+        metavar="N",
+        help="LM calls after which a question's search ends; its reader still answers.",
+    ),
+    click.option(
+        "--budget-tokens", type=click.IntRange(1), metavar="N", help="The same in tokens."
+    ),
+    click.option(
+        "--budget-seconds",
+        type=click.FloatRange(0, min_open=True),
+        metavar="S",
+        help="The same in seconds.",
+    ),
+]
+
+
+def one_retriever(index: str | None, retriever: str | None) -> str | None:
+    """The retriever's name from --index and --retriever; --retriever wins over the environment."""
+    if (
+        index
+        and retriever
+        and click.get_current_context().get_parameter_source("index")
+        == (click.core.ParameterSource.COMMANDLINE)
+    ):
+        raise BadInput("--index DIR is short for --retriever bm25:DIR: give one of the two.")
+    return retriever or (f"bm25:{index}" if index else None)
+
+
+def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE texts as a mapping."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise BadInput(f"{option} {text}: expected NAME=VALUE, as threads=2.")
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def _strategies(text: str, *, several: bool) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not found or (len(found) > 1 and not several):
+        raise BadInput(f"--strategy {text}: expected {'names' if several else 'one name'}.")
+    for name in found:
+        names.known("strategy", name, names.strategy_names())
+    return found

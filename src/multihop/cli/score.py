@@ -1,0 +1,25 @@
+"""`multihop score`: the report of finished runs, without running anything."""
+
+from pathlib import Path
+
+import click
+
+from multihop import names, runs
+from multihop.cli import report
+from multihop.evaluation import score as score_run
+
+
+@click.command()
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="RUN...",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@report.options
+def score(folders: tuple[Path, ...], form: report.Form, more: tuple[str, ...]) -> None:
+    """Score RUN folders side by side; no model is run."""
+    rows = {name: names.open_metric(name) for name in more}
+    every = [run for folder in folders for run in runs.folders(folder)]
+    report.show([score_run(run, rows) for run in every], form)

@@ -1,0 +1,358 @@
+"""Question files: run strategies over them, resumably, and score what was kept.
+
+Running and scoring are apart. `evaluate` writes a line per finished question into a run folder
+(`multihop.runs`); after a kill the same call goes on where it was. `score` reads a run folder
+and never runs a model, so another metric costs seconds.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multihop import __version__, runs
+from multihop.errors import BadInput, MultihopError
+from multihop.metrics import Mean, Metric, mean, metric
+from multihop.text import Json, Question
+from multihop.trace import Strategy, Trace, trace
+
+# --- Running --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an evaluation is.
+
+    Attributes:
+        done: Runs with a line on disk, those of earlier sittings included.
+        failed: Those of them that ended in an error.
+        total: Questions times strategies.
+        latest: What was just finished; None at the start of a sitting.
+    """
+
+    done: int
+    failed: int
+    total: int
+    latest: Trace | None = None
+
+
+async def evaluate(
+    questions: Iterable[Question],
+    strategy: Strategy,
+    into: Path,
+    *,
+    concurrency: int = 4,
+    record: Mapping[str, Json] | None = None,
+    retry_failed: bool = False,
+    give_up_after: int = 10,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> None:
+    """Run one strategy on all questions; see `evaluate_each`."""
+    await _evaluate(
+        questions,
+        {into: strategy},
+        concurrency=concurrency,
+        record=record,
+        retry_failed=retry_failed,
+        give_up_after=give_up_after,
+        on_progress=on_progress,
+    )
+
+
+async def evaluate_each(
+    questions: Iterable[Question],
+    strategies: Mapping[str, Strategy],
+    into: Path,
+    *,
+    concurrency: int = 4,
+    record: Mapping[str, Json] | None = None,
+    retry_failed: bool = False,
+    give_up_after: int = 10,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> None:
+    """Run several strategies on all questions; question by question, so that caches are warm.
+
+    Args:
+        questions: Each with an id of its own. Read twice and never held together: give a list
+            or a `datasets.questions.QuestionFile`, not a generator.
+        strategies: By name; each gets the run folder of that name under `into`.
+        into: Where traces go. A folder that holds a part of this very run is completed.
+        concurrency: Questions at work at once.
+        record: What else decides the result and stands in no strategy's settings (options of
+            its parts, a hash of the corpus): another value is another run.
+        retry_failed: Ask again the questions that failed in an earlier sitting.
+        give_up_after: Stop after so many failures in a row: then it is not the questions.
+        on_progress: Told at the start and after every question.
+
+    Raises:
+        BadInput: The questions have no ids, or `into` holds another run. Nothing was changed.
+        MultihopError: Everything fails. What was finished is kept.
+    """
+    await _evaluate(
+        questions,
+        {into / name: strategy for name, strategy in strategies.items()},
+        concurrency=concurrency,
+        record=record,
+        retry_failed=retry_failed,
+        give_up_after=give_up_after,
+        on_progress=on_progress,
+    )
+
+
+async def _evaluate(
+    questions: Iterable[Question],
+    strategies: Mapping[Path, Strategy],
+    *,
+    concurrency: int,
+    record: Mapping[str, Json] | None,
+    retry_failed: bool,
+    give_up_after: int,
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
+    if concurrency < 1:
+        raise BadInput(f"concurrency is {concurrency}; it must be at least 1.")
+    asked = fingerprint(questions)
+    for folder, strategy in strategies.items():
+        runs.start(folder, identity(strategy, asked, record))
+    done = {folder: _done(folder) for folder in strategies}
+    failed = {
+        (folder, name) for folder, names in done.items() for name, bad in names.items() if bad
+    }
+    if retry_failed:
+        for folder, name in failed:
+            del done[folder][name]
+        failed = set()
+
+    in_a_row = 0
+    count = sum(len(names) for names in done.values())
+
+    def tell(latest: Trace | None = None) -> None:
+        if on_progress:
+            on_progress(Progress(count, len(failed), asked.count * len(strategies), latest))
+
+    async def work(waiting: Iterator[Question]) -> None:
+        nonlocal in_a_row, count
+        for question in waiting:
+            for folder, strategy in strategies.items():
+                if question.id in done[folder]:
+                    continue
+                result = await trace(strategy, question, keep_errors=True)
+                await asyncio.to_thread(runs.append, folder / runs.TRACES, result)
+                count += 1
+                in_a_row = in_a_row + 1 if result.error else 0
+                if result.error:
+                    failed.add((folder, question.id))
+                tell(result)
+                if in_a_row >= give_up_after:
+                    raise MultihopError(
+                        f"{in_a_row} questions in a row failed, the last with "
+                        f"{result.error.rstrip('.')}. Mend this, then repeat the command with "
+                        "--retry-failed."
+                    )
+
+    tell()
+    waiting = iter(questions)
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(concurrency, asked.count)):
+                workers.create_task(work(waiting))
+    except BaseExceptionGroup as group:  # the first failure ended the others
+        raise group.exceptions[0] from None
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Which questions, in which order.
+
+    Attributes:
+        sha256: Of all that the questions say, gold included.
+        count: How many there are.
+    """
+
+    sha256: str
+    count: int
+
+
+def fingerprint(questions: Iterable[Question]) -> Fingerprint:
+    """Read all questions once, check them, and hash them.
+
+    Raises:
+        BadInput: One has no text, no id or another's id; there are none; or they can be read
+            only once.
+    """
+    if iter(questions) is questions:
+        raise BadInput("The questions are read twice: give a list or a QuestionFile.")
+    content, ids = hashlib.sha256(), set()
+    for number, question in enumerate(questions, 1):
+        if not question.id:
+            raise BadInput(f"Question {number} has no id: {question.text[:80]!r}.")
+        if question.id in ids:
+            raise BadInput(f"Question {number} has the id of an earlier one: {question.id!r}.")
+        if not question.text.strip():
+            raise BadInput(f"Question {number} ({question.id!r}) is empty.")
+        ids.add(question.id)
+        content.update(Trace(question, strategy="").to_json().encode())
+    if not ids:
+        raise BadInput("There are no questions to ask: the file is empty.")
+    return Fingerprint(content.hexdigest(), len(ids))
+
+
+def identity(
+    strategy: Strategy, questions: Fingerprint, record: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
+    """What must be equal for traces to belong to one run."""
+    return {
+        "multihop": __version__,
+        "strategy": strategy.name,
+        "settings": dict(strategy.settings),
+        "parts": dict(record or {}),
+        "questions": {"sha256": questions.sha256, "count": questions.count},
+    }
+
+
+def _done(folder: Path) -> dict[str, bool]:
+    """Ids with a line on disk, and whether all their lines tell of failure."""
+    found: dict[str, bool] = {}
+    if (folder / runs.TRACES).exists():
+        for number, record in runs.read_raw(folder / runs.TRACES):
+            question = record.get("question")
+            if not isinstance(question, dict):
+                raise BadInput(f"{folder / runs.TRACES}:{number}: not a trace.")
+            name = str(question.get("id"))
+            found[name] = found.get(name, True) and bool(record.get("error"))
+    return found
+
+
+# --- Scoring --------------------------------------------------------------------------------
+
+ROWS = (
+    *("em", "f1", "gold_recall@5", "gold_recall@15", "gold_recall"),
+    *("title_recall@5", "title_recall@15", "title_recall"),
+    *("steps", "searches", "lm_calls"),
+    *("prompt_tokens", "cached_tokens", "generated_tokens", "seconds"),
+)
+"""The rows of every report; a row that applies to no question is left out, and recall of titles
+where passages are annotated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run's scores.
+
+    Attributes:
+        run: The run folder's name.
+        strategy: The strategy's name.
+        questions: How many the run is of.
+        finished: Questions that came to an answer, or to a reason for none; means are over
+            these.
+        failed: Questions that ended in an error; in no mean.
+        means: By metric, in the order of the report.
+        stops: How often each stop reason occurred.
+        without_answer: Finished questions whose answer is empty; they score 0.
+        cut: Finished questions with a call that `max_tokens` cut off.
+        failures: The first failures: question id and error.
+    """
+
+    run: str
+    strategy: str
+    questions: int
+    finished: int
+    failed: int
+    means: Mapping[str, Mean] = field(hash=False)
+    stops: Mapping[str, int] = field(hash=False)
+    without_answer: int
+    cut: int
+    failures: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def missing(self) -> int:
+        """Questions of the run that have not been asked yet."""
+        return self.questions - self.finished - self.failed
+
+    def to_dict(self) -> dict[str, Json]:
+        """As JSON data."""
+        return {
+            "run": self.run,
+            "strategy": self.strategy,
+            "questions": self.questions,
+            "finished": self.finished,
+            "failed": self.failed,
+            "missing": self.missing,
+            "means": {
+                name: {"mean": m.value, "standard_error": m.error, "n": m.n, "unscored": m.unscored}
+                for name, m in self.means.items()
+            },
+            "stops": dict(self.stops),
+            "without_answer": self.without_answer,
+            "cut": self.cut,
+            "failures": [{"id": name, "error": error} for name, error in self.failures],
+        }
+
+
+def finished(folder: Path) -> Iterator[Trace]:
+    """A run's traces, one a question: the first that succeeded, else its last failure."""
+    path = folder / runs.TRACES
+    if not path.exists():  # killed before its first question was done
+        return
+    succeeded: set[str] = set()
+    failures: dict[str, Trace] = {}
+    for _, run in runs.read(path):
+        if run.error:
+            failures[run.question.id] = run
+        elif run.question.id not in succeeded:
+            succeeded.add(run.question.id)
+            yield run
+    yield from (run for name, run in failures.items() if name not in succeeded)
+
+
+def score(
+    folder: Path, more: Mapping[str, Metric] | None = None, *, show_failures: int = 10
+) -> Report:
+    """Score what a run folder holds.
+
+    Args:
+        folder: One run; see `runs.folders` for a folder of several.
+        more: Further rows by name, after those of `ROWS`.
+        show_failures: How many failures the report lists.
+
+    Raises:
+        BadInput: Not a run folder, or a damaged one.
+    """
+    manifest = runs.manifest(folder)
+    measures = {**{name: metric(name) for name in ROWS}, **(more or {})}
+    values: dict[str, list[float | None]] = {name: [] for name in measures}
+    stops: Counter[str] = Counter()
+    failures: list[tuple[str, str]] = []
+    done = without_answer = cut = failed = 0
+    for run in finished(folder):
+        answer = run.answer
+        if run.error or not answer:
+            failed += 1
+            if len(failures) < show_failures:
+                failures.append((run.question.id, run.error or "ended without an answer"))
+            continue
+        done += 1
+        stops[answer.stop] += 1
+        without_answer += not answer.text
+        cut += any("length" in call.finishes for call in run.calls)
+        for name, measure in measures.items():
+            values[name].append(measure(run))
+    means = {name: found for name in measures if (found := mean(values[name])).n}
+    if "gold_recall" in means:
+        means = {k: m for k, m in means.items() if not k.startswith("title_recall")}
+    questions = manifest.get("questions")
+    count = questions.get("count") if isinstance(questions, dict) else None
+    return Report(
+        run=folder.resolve().name,
+        strategy=str(manifest.get("strategy")),
+        questions=count if isinstance(count, int) else done + failed,
+        finished=done,
+        failed=failed,
+        means=means,
+        stops=dict(stops.most_common()),
+        without_answer=without_answer,
+        cut=cut,
+        failures=tuple(failures),
+    )

@@ -1,0 +1,219 @@
+"""Names of parts: "bm25:indexes/hotpotqa" gives an object.
+
+A name is `KIND:TARGET`. Each kind is one line in a dict below and is imported when it is first
+asked for. Other packages add kinds by entry point, in the groups `multihop.retrievers`,
+`multihop.lms`, `multihop.strategies` and `multihop.metrics`; a kind of ours cannot be replaced.
+
+A kind is a callable. Retrievers and LMs are called with the target as one string, and with the
+options given as keywords; a strategy with `retriever`, `lm` and its options; a metric with a
+trace.
+"""
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from multihop import strategies
+from multihop.errors import BadInput
+from multihop.lms.base import LanguageModel
+from multihop.metrics import Metric, metric
+from multihop.retrievers.base import Retriever
+from multihop.trace import Strategy
+
+RETRIEVERS: dict[str, str] = {
+    "bm25": "multihop.retrievers.bm25:BM25",
+}
+LMS: dict[str, str] = {
+    "local": "multihop.lms.local:LocalLM",
+    "openai": "multihop.lms.openai:OpenAILM",
+    "transformers": "multihop.lms.transformers:TransformersLM",
+    "scripted": "multihop.testing:scripted_lm",
+}
+
+DEFAULT_LM = "local:SmolLM2-135M-Instruct"
+"""Runs on any machine, needs no key, and is too small to be right often."""
+
+
+def open_retriever(name: str, options: Mapping[str, str] | None = None) -> Retriever:
+    """Open the retriever of this name.
+
+    Args:
+        name: `KIND:TARGET`, as "bm25:indexes/hotpotqa".
+        options: Keywords of the kind's constructor; their texts are read as the types that
+            it declares.
+
+    Raises:
+        BadInput: No such kind, no such option, or a value that does not fit.
+        MultihopError: Whatever the part itself raises.
+    """
+    return cast(Retriever, _open("retriever", RETRIEVERS, name, options or {}))
+
+
+def open_lm(name: str, options: Mapping[str, str] | None = None) -> LanguageModel:
+    """Open the language model of this name; see `open_retriever`.
+
+    Args:
+        name: `KIND:TARGET`, as "local:SmolLM2-135M-Instruct", "openai:MODEL@URL".
+        options: Keywords of the kind's constructor.
+
+    Raises:
+        BadInput: No such kind, no such option, or a value that does not fit.
+        MultihopError: Whatever the part itself raises.
+    """
+    return cast(LanguageModel, _open("LM", LMS, name, options or {}))
+
+
+def open_strategy(
+    name: str,
+    *,
+    retriever: Retriever | None,
+    lm: LanguageModel,
+    options: Mapping[str, str] | None = None,
+    **settings: object,
+) -> Strategy:
+    """Make the strategy of this name.
+
+    Args:
+        name: "ircot", "oner", "nor", or one that another package brings.
+        retriever: Where it searches; None is enough for a strategy that never does.
+        lm: Who writes.
+        options: The strategy's own keywords as texts, read as the types that it declares.
+        settings: The same as values; None means the strategy's default.
+
+    Raises:
+        BadInput: No such strategy or setting.
+    """
+    given = {key: value for key, value in settings.items() if value is not None}
+    make: Callable[..., object]
+    if name in strategies.NAMES:
+        make = partial(strategies.make, name)
+    else:
+        others = _entry_points("strategies")
+        make = _load(others[known("strategy", name, [*strategies.NAMES, *others])])
+        if given.get("preset") == "default":  # the command line's own default, not a wish
+            del given["preset"]
+    given = {"retriever": retriever, "lm": lm, **given, **_typed(make, options or {})}
+    _check("strategy", name, make, (), given)
+    return cast(Strategy, make(**given))
+
+
+def strategy_names() -> list[str]:
+    """All strategies, ours first."""
+    return [*strategies.NAMES, *sorted(_entry_points("strategies").keys() - {*strategies.NAMES})]
+
+
+def open_metric(name: str) -> Metric:
+    """The metric of this name: one that another package brings, or one of ours.
+
+    Raises:
+        BadInput: There is none.
+    """
+    if entry := _entry_points("metrics").get(name):
+        return cast(Metric, _load(entry))
+    return metric(name)
+
+
+def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, str]) -> object:
+    kind, _, target = name.partition(":")
+    group = {"retriever": "retrievers", "LM": "lms"}[what]
+    if kind in ours:
+        module, _, attribute = ours[kind].partition(":")
+        make = getattr(import_module(module), attribute)
+    else:
+        others = _entry_points(group)
+        make = _load(others[known(what, kind, [*ours, *others])])
+    given = (target,) if target else ()
+    read = _typed(make, options)
+    _check(what, kind, make, given, read)
+    return make(*given, **read)
+
+
+def known(what: str, name: str, names: Collection[str]) -> str:
+    """The name itself, when it is one of these.
+
+    Raises:
+        BadInput: It is not.
+    """
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    raise BadInput(f"No {what} is named {name!r}.{guess} Known: {', '.join(names) or 'none'}.")
+
+
+def _check(
+    what: str,
+    kind: str,
+    make: Callable[..., object],
+    given: tuple[str, ...],
+    options: Mapping[str, Any],
+) -> None:
+    """Refuse what the callable would refuse, in the user's words."""
+    signature = inspect.signature(make)
+    keywords = [
+        p.name
+        for p in signature.parameters.values()
+        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ][len(given) :]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    if not takes_any:
+        for option in options:
+            known(f"option of {what} {kind!r}", option, keywords)
+    try:
+        signature.bind(*given, **options)
+    except TypeError as missing:
+        hint = f" Write {kind}:TARGET." if not given and what != "strategy" else ""
+        raise BadInput(f"The {what} {kind!r} cannot be opened so: {missing}.{hint}") from None
+
+
+def _typed(make: Callable[..., object], options: Mapping[str, str]) -> dict[str, object]:
+    """Options' texts as the types of the callable's parameters."""
+    called = make.func if isinstance(make, partial) else make
+    try:
+        hints = get_type_hints(called.__init__ if inspect.isclass(called) else called)
+    except NameError:  # the package imports its types for type checkers only
+        hints = {}
+    return {key: _read(text, hints.get(key), f"option {key}") for key, text in options.items()}
+
+
+def _read(text: str, hint: object, where: str) -> object:
+    """An option's text as the type that its parameter declares."""
+    wanted = {hint, *get_args(hint)}
+    if get_origin(hint) is Literal or str in wanted:
+        return text
+    if Path in wanted:
+        return Path(text)
+    if get_origin(hint) is tuple:
+        return tuple(text.split(","))
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        value = text
+    plain = tuple(t for t in wanted if t in (int, float, bool, NoneType))
+    fits = type(value) in plain or (float in plain and type(value) is int)
+    if plain and not fits:
+        names = " or ".join(sorted(t.__name__ for t in plain if t is not NoneType))
+        raise BadInput(f"{where}: expected {names}, found {text!r}.")
+    return value
+
+
+def _entry_points(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=f"multihop.{group}")}
+
+
+def _load(entry: EntryPoint) -> Callable[..., object]:
+    try:
+        return cast(Callable[..., object], entry.load())
+    except (ImportError, AttributeError) as broken:
+        package = entry.dist.name if entry.dist else "its package"
+        raise BadInput(
+            f"{entry.name!r} is announced by {package} as {entry.value}, which cannot be "
+            f"imported: {broken}. Mend or uninstall {package}."
+        ) from broken

@@ -1,0 +1,255 @@
+"""Run folders: traces on disk, one JSON line each, written so that a kill loses nothing.
+
+    run.json       what was run: strategy, resolved settings, version, hash of the questions
+    traces.jsonl   a finished question a line, in order of finishing
+
+A line is appended under a lock, in one write, and synced; several processes may append to one
+file. A line that a kill tore is ignored by readers and cut off by the next writer.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from multihop.errors import BadInput
+from multihop.text import Json
+from multihop.trace import Trace
+
+FORMAT = 1
+"""Version of the folder's layout. Readers refuse others."""
+
+RUN, TRACES = "run.json", "traces.jsonl"
+
+
+def home() -> Path:
+    """Where runs are kept: MULTIHOP_RUNS, else multihop/runs in the user's data folder."""
+    if given := os.environ.get("MULTIHOP_RUNS"):
+        return Path(given).expanduser()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "multihop" / "runs"
+
+
+def asks(when: datetime | None = None) -> Path:
+    """The trace file that the questions asked on one day go to; the day is the user's own."""
+    day = (when or datetime.now(UTC)).astimezone().date()
+    return home() / f"asks-{day.isoformat()}" / TRACES
+
+
+def append(path: Path, trace: Trace) -> int:
+    """Add a trace to a file and make sure that it is on disk.
+
+    Args:
+        path: The trace file; it and its folder are made when missing.
+        trace: What to add.
+
+    Returns:
+        The byte at which the new line begins.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = trace.to_json().encode() + b"\n"
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file lets go
+        end = _repair(file)
+        written = 0
+        while written < len(line):  # a full disk, or a signal, may split the write
+            written += os.write(file, line[written:])
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return end
+
+
+def _repair(file: int) -> int:
+    """Cut off a torn last line; give a whole one its missing end. Returns the file's size."""
+    size = os.fstat(file).st_size
+    if size == 0 or os.pread(file, 1, size - 1) == b"\n":
+        return size
+    begin, block = size, 1 << 16
+    while begin > 0:
+        start = max(0, begin - block)
+        found = os.pread(file, begin - start, start).rfind(b"\n")
+        if found >= 0:
+            begin = start + found + 1
+            break
+        begin = start
+    if _is_json(os.pread(file, size - begin, begin)):
+        os.write(file, b"\n")
+        return size + 1
+    os.ftruncate(file, begin)
+    return begin
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def line_at(path: Path, offset: int) -> int:
+    """The number, from 1, of the line that begins at a byte."""
+    number = 1
+    with path.open("rb") as file:
+        while offset > 0 and (block := file.read(min(offset, 1 << 20))):
+            number += block.count(b"\n")
+            offset -= len(block)
+    return number
+
+
+def read(path: Path) -> Iterator[tuple[int, Trace]]:
+    """The traces of a file with their line numbers, from 1.
+
+    A last line that was torn by a kill is passed over; it was never reported as written.
+
+    Raises:
+        BadInput: The file is missing, or any other line is not a trace.
+    """
+    for number, line in _lines(path):
+        yield number, Trace.from_json(line, f"{path}:{number}")
+
+
+def read_raw(path: Path) -> Iterator[tuple[int, dict[str, Json]]]:
+    """Like `read`, as plain JSON data: several times faster where a field or two is wanted."""
+    for number, line in _lines(path):
+        try:
+            record = json.loads(line)
+        except ValueError as broken:
+            raise BadInput(f"{path}:{number}: not JSON ({broken}).") from None
+        if not isinstance(record, dict):
+            raise BadInput(f"{path}:{number}: expected a JSON object.")
+        yield number, record
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.endswith(b"\n") and not _is_json(line):
+                    return  # torn
+                if line.strip():
+                    yield number, _decode(line, f"{path}:{number}")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: there is no such file.") from None
+
+
+def _decode(line: bytes, where: str) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as broken:
+        raise BadInput(f"{where}: not UTF-8 ({broken}).") from None
+
+
+def start(folder: Path, identity: Mapping[str, Json]) -> None:
+    """Make a run folder, or make sure that one is this very run and may be resumed.
+
+    Args:
+        folder: The run folder.
+        identity: Everything that must be equal for traces to belong together.
+
+    Raises:
+        BadInput: The folder holds something else, or a run of another identity.
+    """
+    # Through JSON and back, so that tuples and lists compare equal.
+    wanted: dict[str, Json] = json.loads(json.dumps(dict(identity)))
+    if not (folder / RUN).exists():
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"{folder}: is a file. Choose a folder with --into.")
+        if folder.exists() and any(not p.name.startswith(f".{RUN}") for p in folder.iterdir()):
+            raise BadInput(
+                f"{folder}: is not a run folder and not empty. Choose another with --into."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"format": FORMAT, "started": started, **wanted}
+        if write(folder / RUN, json.dumps(record, indent=1) + "\n", replace=False):
+            return
+    found = manifest(folder)
+    differing = _difference(
+        {k: v for k, v in found.items() if k not in ("format", "started")}, wanted
+    )
+    if differing:
+        raise BadInput(
+            f"{folder}: holds a run with {differing}. "
+            "Choose another folder with --into, or repeat the run with its own settings."
+        )
+
+
+def _difference(found: Json, wanted: Json, name: str = "") -> str:
+    """The first value that differs, in words; empty when none does."""
+    if found == wanted:
+        return ""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*wanted, *found]:
+            inner = f"{name}.{key}" if name else key
+            if words := _difference(found.get(key), wanted.get(key), inner):
+                return words
+    return f"{name} {json.dumps(found)[:80]} (now: {json.dumps(wanted)[:80]})"
+
+
+def manifest(folder: Path) -> dict[str, Json]:
+    """What a run folder says of itself.
+
+    Raises:
+        BadInput: It has no readable run.json of this format.
+    """
+    path = folder / RUN
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{folder}: is not a run folder (it has no {RUN}).") from None
+    except ValueError as broken:
+        raise BadInput(f"{path}: not JSON ({broken}).") from None
+    version = record.get("format") if isinstance(record, dict) else None
+    if version != FORMAT:
+        raise BadInput(
+            f"{path}: run format {version!r}, this program reads {FORMAT}. "
+            "Read it with the release that wrote it."
+        )
+    return dict(record)
+
+
+def folders(folder: Path) -> list[Path]:
+    """The run folder itself, or those right under it when it holds several strategies.
+
+    Raises:
+        BadInput: There is none.
+    """
+    if (folder / RUN).exists():
+        return [folder]
+    inner = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
+    if not inner:
+        raise BadInput(f"{folder}: holds no run (no {RUN} in it or right under it).")
+    return inner
+
+
+def write(path: Path, text: str, *, replace: bool = True) -> bool:
+    """Give a file its content at once: readers see all of it or nothing, never a part.
+
+    Args:
+        path: The file.
+        text: Its content.
+        replace: Replace an existing file; else leave it as it is.
+
+    Returns:
+        Whether the file was written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if replace:
+        temporary.replace(path)
+        return True
+    try:
+        os.link(temporary, path)
+    except FileExistsError:  # another process was first
+        return False
+    finally:
+        temporary.unlink()
+    return True

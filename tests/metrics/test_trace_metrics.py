@@ -99,6 +99,13 @@ def test_gold_recall_is_counted_in_the_order_of_collecting():
     assert scores(trace, "title_recall@2", "title_recall") == [0.5, 1]
 
 
+def test_gold_given_as_text_is_found_whatever_the_corpus_calls_it():
+    gold = [{"title": "BRASK MILL", "text": MILL.text}, {"title": "Jon Brask", "text": "Else."}]
+    trace = two_hops(question(gold_ids=(), extra={"gold_paragraphs": gold}))
+    assert scores(trace, "para_recall", "para_recall@1", "gold_recall") == [0.5, 0, None]
+    assert metric("para_recall")(two_hops()) is None
+
+
 def test_support_compares_collected_with_gold():
     assert scores(two_hops(), "support_em", "support_precision", "support_f1") == [
         0,

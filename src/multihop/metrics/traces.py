@@ -8,7 +8,7 @@ from multihop.errors import BadInput
 from multihop.metrics import answer as answers
 from multihop.metrics.base import Metric, Score
 from multihop.metrics.drop import drop
-from multihop.metrics.support import collected_passages, recall_at, support
+from multihop.metrics.support import collected_passages, pid, recall_at, support
 from multihop.trace import Search, Titles, Trace
 
 AnswerMetric = Callable[[str, Sequence[str]], Score]
@@ -125,6 +125,22 @@ def title_recall(trace: Trace, budget: int | None = None) -> float | None:
     return recall_at(found, {t.strip().lower() for t in trace.question.gold_titles}, budget)
 
 
+def para_recall(trace: Trace, budget: int | None = None) -> float | None:
+    """Share of the gold paragraphs among the first `budget` collected, compared by `pid`.
+
+    For questions whose gold is given as texts, in the field `gold_paragraphs` (a list of
+    {"title", "text"}), because the corpus has other ids: IRCoT's retrieval score.
+
+    Returns:
+        None when there is no such field, it is empty, or the run failed.
+    """
+    gold = trace.question.extra.get("gold_paragraphs")
+    if not isinstance(gold, list) or not gold or trace.answer is None:
+        return None
+    wanted = {pid(str(g["title"]), str(g["text"])) for g in gold if isinstance(g, dict)}
+    return recall_at([pid(p.title, p.text) for p in collected_passages(trace)], wanted, budget)
+
+
 def support_score(trace: Trace) -> Score | None:
     """The collected passages against the gold ones; None as for `gold_recall`."""
     if not trace.question.gold_ids or trace.answer is None:
@@ -205,7 +221,8 @@ METRICS: Mapping[str, Metric] = {
     function.__name__: function
     for function in (
         *(em, f1, precision, recall, drop_em, drop_f1),
-        *(gold_recall, all_gold, title_recall, support_em, support_f1, support_precision),
+        *(gold_recall, all_gold, title_recall, para_recall),
+        *(support_em, support_f1, support_precision),
         *(passages, steps, searches, lm_calls),
         *(prompt_tokens, cached_tokens, generated_tokens, seconds, failed),
     )
@@ -216,6 +233,7 @@ AT_BUDGET: Mapping[str, Callable[[Trace, int], float | None]] = {
     "gold_recall": gold_recall,
     "all_gold": all_gold,
     "title_recall": title_recall,
+    "para_recall": para_recall,
 }
 
 

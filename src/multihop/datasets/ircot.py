@@ -1,0 +1,231 @@
+"""The processed data files of IRCoT's release (StonyBrookNLP/ircot, Apache-2.0).
+
+`processed_data/<dataset>/{train,dev,test_subsampled,...}.jsonl`, one question a line, the same
+fields for HotpotQA, 2WikiMultihopQA, MuSiQue and IIRC; the release's scripts make them or fetch
+them. The data keep their own licences.
+
+    question_id, question_text
+    answers_objects   [{"spans": [...], "number": "", "date": {"day", "month", "year"}}]
+    contexts          [{"title", "paragraph_text", "is_supporting", ...}]
+    pinned_contexts   IIRC: the main passage, same fields; valid_titles: the pages it links to
+    level, type, answer_type, simplified_answer_type   where the data set has them
+
+Several answer objects are annotators' answers: the most common one counts, the first of equals.
+A number or a date is one span here; the release's reader would take it apart into characters.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from multihop.datasets.lines import list_field, records, text_field
+from multihop.errors import BadInput
+from multihop.text import Json, Passage, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A paragraph that comes with a question.
+
+    Attributes:
+        title: Of its page.
+        text: The paragraph.
+        supporting: Whether the answer rests on it.
+        id: The data set's own, or None.
+    """
+
+    title: str
+    text: str
+    supporting: bool
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One record, as the release's reader understands it.
+
+    Attributes:
+        id: The data set's.
+        question: As it is, outer blanks too; may be empty.
+        answer: The gold answer's spans, all of them wanted; at least one.
+        contexts: Gold paragraphs and distractors, in the file's order, repeats too.
+        pinned: IIRC's main passage; at most one in released files.
+        valid_titles: Pages that the main passage links to; None where the record has none.
+        metadata: `level`, `type`, `answer_type`, `simplified_answer_type`; None if missing.
+        dataset: The record's, or empty.
+    """
+
+    id: str
+    question: str
+    answer: tuple[str, ...]
+    contexts: tuple[Context, ...]
+    pinned: tuple[Context, ...]
+    valid_titles: tuple[str, ...] | None
+    metadata: dict[str, str | None]
+    dataset: str = ""
+
+    @property
+    def gold(self) -> tuple[Context, ...]:
+        """The supporting contexts, in the file's order."""
+        return tuple(context for context in self.contexts if context.supporting)
+
+    def paragraphs(
+        self,
+        which: Literal["none", "gold", "all"],
+        *,
+        pinned: bool = False,
+        drop_pinned_titles: bool = False,
+        max_words: int | None = None,
+    ) -> tuple[tuple[str, str], ...]:
+        """(title, text) of the paragraphs asked for, no pair twice.
+
+        What retrieval should find are the gold paragraphs without pinned titles.
+
+        Args:
+            which: Which contexts.
+            pinned: Put the pinned passage first.
+            drop_pinned_titles: Leave out every paragraph with the title of a pinned one.
+            max_words: Cut texts after so many pieces between single blanks.
+        """
+        chosen = [*(self.pinned if pinned else ())]
+        if which != "none":
+            chosen += self.contexts if which == "all" else self.gold
+        titles = {context.title for context in self.pinned} if drop_pinned_titles else set()
+        pairs = dict.fromkeys((c.title, c.text) for c in chosen if c.title not in titles)
+        return tuple(
+            (title, text if max_words is None else " ".join(text.split(" ")[:max_words]))
+            for title, text in pairs
+        )
+
+    def to_question(self) -> Question:
+        """As a question of ours.
+
+        Its gold paragraphs stand in `extra["gold_paragraphs"]` as {"title", "text"}, to be
+        compared by `metrics.pid`; `gold_ids` only where the file names all of them. An answer
+        of several spans is one accepted answer, joined by ", ", with `answer_parts` beside it.
+        """
+        wanted = self.paragraphs("gold", drop_pinned_titles=True)
+        ids = {(context.title, context.text): context.id for context in self.gold}
+        gold_ids = tuple(name for pair in wanted if (name := ids[pair]) is not None)
+        extra: dict[str, Json] = {name: value for name, value in self.metadata.items() if value}
+        extra["gold_paragraphs"] = [{"title": title, "text": text} for title, text in wanted]
+        if self.dataset:
+            extra["dataset"] = self.dataset
+        if len(self.answer) > 1:
+            extra["answer_parts"] = list(self.answer)
+        if self.valid_titles is not None:
+            extra["valid_titles"] = list(self.valid_titles)
+        main = self.pinned[0] if self.pinned else None
+        return Question(
+            text=self.question,
+            id=self.id,
+            answers=(", ".join(self.answer),),
+            gold_ids=gold_ids if len(gold_ids) == len(wanted) else (),
+            gold_titles=tuple(dict.fromkeys(title for title, _ in wanted)),
+            kind=self.metadata["type"] or "",
+            pinned=Passage(main.id or f"{self.id}/main", main.title, main.text) if main else None,
+            extra=extra,
+        )
+
+
+class InstanceFile:
+    """The questions of a processed file, in order; read anew each time it is iterated over.
+
+    Iterating raises `BadInput`, with file and line, for a record that is not in the format.
+
+    Args:
+        path: The file.
+        dataset: Its data set, for records that do not name theirs.
+    """
+
+    def __init__(self, path: Path, dataset: str = "") -> None:
+        self.path = path
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Question]:
+        for instance in self.instances():
+            yield instance.to_question()
+
+    def instances(self) -> Iterator[Instance]:
+        """The records as they are."""
+        for where, record in records(self.path):
+            yield read_instance(record, where, self.dataset)
+
+
+def read_instance(record: dict[str, Json], where: str, dataset: str = "") -> Instance:
+    """Read one record.
+
+    Args:
+        record: The JSON data.
+        where: File and line, for the error message.
+        dataset: Its data set, when it does not name it.
+
+    Raises:
+        BadInput: Not in the format, or a paragraph begins with a title line of a prompt.
+    """
+    names = ("level", "type", "answer_type", "simplified_answer_type")
+    return Instance(
+        id=text_field(record, "question_id", where),
+        question=text_field(record, "question_text", where),
+        answer=_answer(record, where),
+        contexts=_contexts(record, "contexts", where),
+        pinned=_contexts(record, "pinned_contexts", where) if "pinned_contexts" in record else (),
+        valid_titles=list_field(record, "valid_titles", where)
+        if "valid_titles" in record
+        else None,
+        metadata={name: text_field(record, name, where, "") or None for name in names},
+        dataset=text_field(record, "dataset", where, dataset),
+    )
+
+
+def _answer(record: dict[str, Json], where: str) -> tuple[str, ...]:
+    spans = [
+        _spans(o, f"{where}: in 'answers_objects'")
+        for o in _objects(record, "answers_objects", where)
+    ]
+    if not spans:
+        raise BadInput(f"{where}: 'answers_objects' is empty. Each question needs an answer.")
+    return Counter(spans).most_common(1)[0][0]
+
+
+def _spans(answer: dict[str, Json], where: str) -> tuple[str, ...]:
+    number = answer.get("number")
+    if isinstance(number, (int, float)):
+        number = str(number)
+    if number:
+        return (text_field({"number": number}, "number", where),)
+    if spans := list_field(answer, "spans", where):
+        return spans
+    date = answer.get("date")
+    if isinstance(date, dict):
+        parts = [text_field(date, name, where, "") for name in ("day", "month", "year")]
+        if any(parts):
+            return (" ".join(part for part in parts if part),)
+    raise BadInput(f"{where}: an answer has neither number nor spans nor date.")
+
+
+def _contexts(record: dict[str, Json], name: str, where: str) -> tuple[Context, ...]:
+    inside = f"{where}: in {name!r}"
+    found = []
+    for item in _objects(record, name, where):
+        title, text = text_field(item, "title", inside), text_field(item, "paragraph_text", inside)
+        if text.strip().startswith(("Title: ", "Wikipedia Title: ")):
+            raise BadInput(
+                f"{inside}: the paragraph of {title!r} begins with a title line. "
+                "Processed files hold bare paragraphs; take the line off."
+            )
+        supporting = item.get("is_supporting")
+        if not isinstance(supporting, bool):
+            raise BadInput(f"{inside}: 'is_supporting' of {title!r} must be true or false.")
+        name_ = item.get("id")  # a string or a number, by data set
+        found.append(Context(title, text, supporting, None if name_ is None else str(name_)))
+    return tuple(found)
+
+
+def _objects(record: dict[str, Json], name: str, where: str) -> list[dict[str, Json]]:
+    value = record.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadInput(f"{where}: {name!r} must be a list of objects.")
+    return [item for item in value if isinstance(item, dict)]

@@ -51,6 +51,16 @@ class QuestionFile:
 
 
 def read_question(record: dict[str, Json], where: str) -> Question:
+    """Read one record.
+
+    Args:
+        record: The JSON data.
+        where: Its place as "name:line", for error messages; the line names a question
+            without an id.
+
+    Raises:
+        BadInput: The question is missing or empty, or a field has the wrong type.
+    """
     text = text_field(record, "question", where)
     if not text.strip():
         raise BadInput(f"{where}: 'question' is empty. Each line needs a question.")

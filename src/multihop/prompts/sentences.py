@@ -53,6 +53,15 @@ def spacy(text: str) -> list[str]:
     return [sentence.text for sentence in _english()(text).sents]
 
 
+def spacy_tokens(text: str) -> int:
+    """Tokens of a text as spaCy cuts it.
+
+    Raises:
+        MissingExtra: spaCy or the model is not installed.
+    """
+    return len(_english().make_doc(text))
+
+
 def first_sentence(text: str, splitter: Splitter = light) -> str:
     """The first sentence of a completion, or "" when nothing is there."""
     written = text.strip()

@@ -5,6 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Wall time says nothing on a busy machine.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("MULTIHOP_SHARED", ROOT.parent / "shared"))

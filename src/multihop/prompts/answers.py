@@ -83,7 +83,7 @@ def official_prediction(answer: str) -> str | list[object]:
 def official_evaluated(prediction: str | list[object]) -> list[str]:
     """The answers that the release scores: a bracketed text is split at commas."""
     if isinstance(prediction, str):
-        if prediction.startswith("[") or prediction.endswith("]"):
+        if prediction.strip().startswith("[") or prediction.strip().endswith("]"):
             bare = re.sub(r'["\[\]]', "", prediction)
             prediction = list(bare.split(","))
         else:

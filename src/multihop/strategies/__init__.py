@@ -36,6 +36,7 @@ def make(
     max_passages: int | None = None,
     words: int | None = None,
     shots: int | None = None,
+    max_tokens: int | None = None,
     eviction: Eviction = "first",
     demonstrations: Path | Demonstrations | None = None,
     budget: Budget | None = None,
@@ -56,6 +57,7 @@ def make(
         max_passages: Most passages collected; None is the preset's.
         words: Words of a passage shown; None is the preset's.
         shots: Demonstrations used; None is the preset's, 0 is none.
+        max_tokens: Most tokens per call, thinking included; None is the preset's.
         eviction: "first" or "fifo".
         demonstrations: A chain-of-thought prompt file in the official format (the other
             kinds are made from it), or all kinds; None is our own.
@@ -71,7 +73,14 @@ def make(
     rules = _rules.preset(preset, family) if isinstance(preset, str) else preset
     if reader is not None and reader not in get_args(Reader):
         raise BadInput(f"No reader is named {reader!r}. Known: {', '.join(get_args(Reader))}.")
-    for option, value in {"k": k, "max_steps": max_steps, "words": words}.items():
+    positive = {
+        "k": k,
+        "max_steps": max_steps,
+        "max_passages": max_passages,
+        "words": words,
+        "max_tokens": max_tokens,
+    }
+    for option, value in positive.items():
         if value is not None and value < 1:
             raise BadInput(f"{option} is {value}; it must be at least 1.")
     if shots is not None and shots < 0:
@@ -80,6 +89,8 @@ def make(
         rules = replace(rules, words=words)
     if shots is not None:
         rules = replace(rules, shots=shots)
+    if max_tokens is not None:
+        rules = replace(rules, generation=max_tokens)
     if demonstrations is None:
         demonstrations = Demonstrations.from_cot(own_demonstrations())
     elif isinstance(demonstrations, Path):

@@ -173,7 +173,7 @@ async def test_the_demonstration_block_never_changes_within_a_run():
 async def test_passages_go_before_demonstrations_when_the_window_is_small():
     long = [Passage(f"p{n}", f"Title {n}", f"{n} " + "word " * 40) for n in range(4)]
     retriever = ScriptedRetriever({"In country was Lost Gravity made?": long})
-    lm = ScriptedLM("So the answer is: x.", "So the answer is: x.", window=400)
+    lm = ScriptedLM("So the answer is: x.", "So the answer is: x.", window=350)
     run = await trace(ircot(lm, retriever), QUESTION)
     assert lm.prompts[0].startswith("Wikipedia Title: Ode")
     assert "Title 0" in lm.prompts[0]

@@ -125,7 +125,7 @@ async def _evaluate(
             del done[folder][name]
         failed = set()
 
-    in_a_row = 0
+    in_a_row, last = 0, ""
     count = sum(len(names) for names in done.values())
 
     def tell(latest: Trace | None = None) -> None:
@@ -133,7 +133,7 @@ async def _evaluate(
             on_progress(Progress(count, len(failed), asked.count * len(strategies), latest))
 
     async def work(waiting: Iterator[Question]) -> None:
-        nonlocal in_a_row, count
+        nonlocal in_a_row, last, count
         for question in waiting:
             for folder, strategy in strategies.items():
                 if question.id in done[folder]:
@@ -143,13 +143,13 @@ async def _evaluate(
                 count += 1
                 in_a_row = in_a_row + 1 if result.error else 0
                 if result.error:
+                    last = result.error.rstrip(".")
                     failed.add((folder, question.id))
                 tell(result)
                 if in_a_row >= give_up_after:
                     raise MultihopError(
-                        f"{in_a_row} questions in a row failed, the last with "
-                        f"{result.error.rstrip('.')}. Mend this, then repeat the command with "
-                        "--retry-failed."
+                        f"{in_a_row} questions in a row failed, the last with {last}. "
+                        "Mend this, then repeat the command with --retry-failed."
                     )
 
     tell()
@@ -160,6 +160,11 @@ async def _evaluate(
                 workers.create_task(work(waiting))
     except BaseExceptionGroup as group:  # the first failure ended the others
         raise group.exceptions[0] from None
+    if last and len(failed) == count:
+        raise MultihopError(
+            f"All {count} questions failed, the last with {last}. "
+            "Mend this, then repeat the command with --retry-failed."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,13 +185,13 @@ def _typed(make: Callable[..., object], options: Mapping[str, str]) -> dict[str,
 
 def _read(text: str, hint: object, where: str) -> object:
     """An option's text as the type that its parameter declares."""
+    if get_origin(hint) is tuple:
+        return tuple(text.split(","))
     wanted = {hint, *get_args(hint)}
     if get_origin(hint) is Literal or str in wanted:
         return text
     if Path in wanted:
         return Path(text)
-    if get_origin(hint) is tuple:
-        return tuple(text.split(","))
     try:
         value: object = json.loads(text)
     except ValueError:

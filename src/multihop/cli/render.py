@@ -171,7 +171,7 @@ class Drawing:
                 (visible(step.text[len(step.forced) :]), "italic"),
             )
         else:
-            self._print(("  thought  ", "magenta"), (visible(step.text), "italic"))
+            self._print(("  thought  ", "magenta"), (visible(step.text.strip()), "italic"))
 
     def _answer(self, step: Answer) -> None:
         self._call(step.call)

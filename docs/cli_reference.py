@@ -1,0 +1,47 @@
+"""Writes docs/cli.md from the commands themselves; run by `make docs`."""  # noqa: INP001
+
+import sys
+from pathlib import Path
+
+import click
+
+from multihop.cli import COMMANDS, cli
+
+WIDTH = 96
+
+HEAD = """\
+# Command line
+
+<!-- Written by `make docs` from the commands; a test fails when it is out of date. -->
+
+Results go to stdout, all else to stderr. Exit codes: 0 done; 1 some questions failed or have no
+answer; 2 bad input, or a part that cannot be used; 130 interrupted.
+
+Environment: `MULTIHOP_INDEX` and `MULTIHOP_MODEL` stand for `--index` and `--model`;
+`MULTIHOP_RUNS` is the folder that runs and traces are kept in (default: `multihop/runs` in the
+user's data folder, `~/.local/share`).
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    root = click.Context(cli, info_name="multihop", **_sizes())
+    parts.append(f"## multihop\n\n```\n{cli.get_help(root)}\n```\n")
+    for name in COMMANDS:
+        command = cli.get_command(root, name)
+        if command is None:
+            raise SystemExit(f"{name} is listed but is no command")
+        context = click.Context(command, info_name=name, parent=root, **_sizes())
+        parts.append(f"## multihop {name}\n\n```\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def _sizes() -> dict[str, int]:
+    return {"terminal_width": WIDTH, "max_content_width": WIDTH}
+
+
+if __name__ == "__main__":
+    page = Path(__file__).with_name("cli.md")
+    page.write_text(reference(), encoding="utf-8")
+    sys.stdout.write(f"Wrote {page}\n")

@@ -2,8 +2,10 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -61,34 +63,66 @@ class Typed:
         word: str = "",
         folder: Path | None = None,
         words: tuple[str, ...] = (),
+        fields: Mapping[str, object] | None = None,
+        which: Literal["a", "b"] = "a",
     ) -> None:
-        self.given = (target, number, share, on, word, folder, words)
+        self.given = locals()
 
 
 @pytest.mark.parametrize(
-    ("options", "given"),
+    ("option", "text", "value"),
     [
-        ({"number": "3"}, ("x:y", 3, None, False, "", None, ())),
-        ({"share": "2"}, ("x:y", 1, 2, False, "", None, ())),
-        ({"share": "null"}, ("x:y", 1, None, False, "", None, ())),
-        ({"on": "true"}, ("x:y", 1, None, True, "", None, ())),
-        ({"word": "3"}, ("x:y", 1, None, False, "3", None, ())),
-        ({"folder": "a b"}, ("x:y", 1, None, False, "", Path("a b"), ())),
-        ({"words": "a,b"}, ("x:y", 1, None, False, "", None, ("a", "b"))),
+        ("number", "3", 3),
+        ("share", "2", 2),
+        ("share", "0.5", 0.5),
+        ("share", "null", None),
+        ("on", "true", True),
+        ("word", "3", "3"),
+        ("folder", "a b", Path("a b")),
+        ("words", "a,b", ("a", "b")),
+        ("fields", '{"a": 1}', {"a": 1}),
+        ("which", "b", "b"),
     ],
 )
-def test_options_are_read_as_the_types_that_a_part_declares(monkeypatch, options, given) -> None:
+def test_options_are_read_as_the_types_that_a_part_declares(
+    monkeypatch, option, text, value
+) -> None:
     bring(monkeypatch, "retrievers", typed="test_names:Typed")
-    assert names.open_retriever("typed:x:y", options).given == given
+    part = names.open_retriever("typed:x:y", {option: text})
+    assert part.given["target"] == "x:y"
+    assert part.given[option] == value
+    assert type(part.given[option]) is type(value)
 
 
 @pytest.mark.parametrize(
-    "options", [{"number": "1.5"}, {"number": "one"}, {"on": "1"}, {"share": "true"}]
+    ("option", "text"),
+    [
+        ("number", "1.5"),
+        ("number", "one"),
+        ("number", "null"),
+        ("on", "1"),
+        ("share", "true"),
+        ("fields", "[]"),
+    ],
 )
-def test_an_option_of_another_type_is_refused(monkeypatch, options) -> None:
+def test_an_option_of_another_type_is_refused(monkeypatch, option, text) -> None:
     bring(monkeypatch, "retrievers", typed="test_names:Typed")
-    with pytest.raises(BadInput, match="expected"):
-        names.open_retriever("typed:x", options)
+    with pytest.raises(BadInput, match=f"option {option}: expected a? ?.*, found"):
+        names.open_retriever("typed:x", {option: text})
+
+
+@pytest.mark.parametrize(
+    ("target", "parts"),
+    [
+        ("gpt@http://localhost:8000/v1", ("gpt", "http://localhost:8000/v1")),
+        ("org/model", ("org/model",)),
+        ("@cf/model", ("@cf/model",)),
+        ("@cf/model@https://x/v1", ("@cf/model", "https://x/v1")),
+        ("", ()),
+    ],
+)
+def test_a_model_and_its_servers_address_are_told_apart(target, parts) -> None:
+    assert names.model_at_url(target) == parts
 
 
 def test_a_part_that_cannot_be_imported_names_its_package_and_the_fault(monkeypatch) -> None:

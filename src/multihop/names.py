@@ -17,8 +17,8 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from multihop import strategies
 from multihop.errors import BadInput
@@ -129,10 +129,18 @@ def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, s
     else:
         others = _entry_points(group)
         make = _load(others[known(what, kind, [*ours, *others])])
-    given = (target,) if target else ()
+    given: tuple[str, ...] = (target,) if target else ()
+    if what == "LM" and kind == "openai":
+        given = model_at_url(target)
     read = _typed(make, options)
     _check(what, kind, make, given, read)
     return make(*given, **read)
+
+
+def model_at_url(target: str) -> tuple[str, ...]:
+    """The parts of MODEL@URL; a server's own model names may begin with an @."""
+    at = target.rfind("@")
+    return (target[:at], target[at + 1 :]) if at > 0 else (target,) if target else ()
 
 
 def known(what: str, name: str, names: Collection[str]) -> str:
@@ -185,22 +193,35 @@ def _typed(make: Callable[..., object], options: Mapping[str, str]) -> dict[str,
 
 def _read(text: str, hint: object, where: str) -> object:
     """An option's text as the type that its parameter declares."""
-    if get_origin(hint) is tuple:
-        return tuple(text.split(","))
-    wanted = {hint, *get_args(hint)}
-    if get_origin(hint) is Literal or str in wanted:
+    wanted = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    origins = {get_origin(each) or each for each in wanted}
+    if origins & {str, Literal}:
         return text
-    if Path in wanted:
+    if Path in origins:
         return Path(text)
+    if tuple in origins:
+        return tuple(text.split(","))
     try:
         value: object = json.loads(text)
     except ValueError:
         value = text
-    plain = tuple(t for t in wanted if t in (int, float, bool, NoneType))
-    fits = type(value) in plain or (float in plain and type(value) is int)
-    if plain and not fits:
-        names = " or ".join(sorted(t.__name__ for t in plain if t is not NoneType))
-        raise BadInput(f"{where}: expected {names}, found {text!r}.")
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        Mapping: "a JSON object",
+    }
+    if NoneType in origins and value is None:
+        return None
+    for kind in words.keys() & origins:
+        fits = {
+            float: type(value) in (int, float),
+            Mapping: isinstance(value, dict),
+        }.get(kind, type(value) is kind)
+        if fits:
+            return value
+    if expected := [word for kind, word in words.items() if kind in origins]:
+        raise BadInput(f"{where}: expected {' or '.join(expected)}, found {text!r}.")
     return value
 
 

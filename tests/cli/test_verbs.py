@@ -272,3 +272,32 @@ def test_line_ends_may_be_kept_and_nothing_else() -> None:
 def test_a_snippet_is_one_line_cut_at_a_word() -> None:
     assert snippet("one\ntwo  three", 100) == "one two three"
     assert snippet("one two three", 9) == "one two …"
+
+
+DEAD = "openai:model@http://127.0.0.1:9/v1"
+"""The discard port: nobody answers."""
+
+
+def test_a_dead_model_server_is_one_clear_line(multihop, index, questions) -> None:
+    options = ("--index", index, "-m", DEAD, "-o", "max_retries=0")
+    done = multihop("ask", "Where?", *options, "--quiet")
+    assert (done.code, done.out) == (2, "")
+    [line] = done.err.splitlines()
+    assert "the server at http://127.0.0.1:9/v1 cannot be reached" in line
+    done = multihop("eval", questions, *options)
+    assert (done.code, done.out) == (2, "")
+    last = done.err.splitlines()[-1]
+    assert last.startswith("multihop: All 2 questions failed, the last with LMUnavailable: ")
+    assert "cannot be reached" in last
+
+
+def test_a_dead_server_among_many_questions_stops_the_run_early(multihop, index, tmp_path) -> None:
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(f'{{"question": "Q{n}?"}}\n' for n in range(200)))
+    done = multihop(
+        *("eval", str(path), "--index", index, "-m", DEAD, "-o", "max_retries=0"),
+        *("--give-up-after", "3", "--into", str(tmp_path / "run")),
+    )
+    assert done.code == 2
+    assert "3 questions in a row failed" in done.err.splitlines()[-1]
+    assert len(list(runs.read(tmp_path / "run" / runs.TRACES))) < 10

@@ -90,6 +90,7 @@ class Piece:
         thinking: What a thinking model wrote before its answer; never part of `text`.
         sent: The prompt as it went out, when that is not `prompt.text`; on the first piece.
         retries: Failed attempts before this stream began; on the first piece.
+        warnings: What could not be asked as wanted, in words; on the first piece.
     """
 
     text: str
@@ -100,6 +101,7 @@ class Piece:
     thinking: str = ""
     sent: str = ""
     retries: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ async def complete(
     began = time.perf_counter()
     samples = [_Sample() for _ in range(request.n)]
     tokens, sent, retries = Tokens(), "", 0
+    warnings: tuple[str, ...] = ()
     async with aclosing(lm.stream(request)) as pieces:
         async for piece in pieces:
             sample = samples[piece.index]
@@ -206,7 +209,7 @@ async def complete(
             sample.logprobs += piece.logprobs
             sample.finish = piece.finish or sample.finish
             tokens, sent = piece.tokens or tokens, piece.sent or sent
-            retries = max(retries, piece.retries)
+            retries, warnings = max(retries, piece.retries), piece.warnings or warnings
             if until and not sample.finish and piece.text and until(sample.text):
                 sample.finish = "cut"
                 break
@@ -234,6 +237,7 @@ async def complete(
         tokens=tokens,
         seconds=time.perf_counter() - began,
         retries=retries,
+        warnings=warnings,
     )
     return Reply(done, call)
 

@@ -9,11 +9,21 @@ class ThinkingSplitter:
     A model's thinking counts as such only when it comes before the answer: nothing but white
     space may stand before the opening tag. Later tags are the answer's own text. Blanks
     between the closing tag and the answer are dropped.
+
+    Args:
+        opened: The text begins inside the thinking, because the prompt wrote the opening tag.
+
+    Attributes:
+        stray: A closing tag was seen in an answer that no thinking came before: what was
+            given as answer was thinking that the prompt had opened.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, opened: bool = False) -> None:
+        self.stray = False
+        self._state = "thinking" if opened else "start"
         self._held = ""
-        self._state = "start"
+        self._thought = False
+        self._tail = ""
 
     def feed(self, text: str) -> tuple[str, str]:
         """Take the next piece; give the answer and the thinking that are certain by now."""
@@ -26,18 +36,20 @@ class ThinkingSplitter:
             elif not OPEN.startswith(begun):  # it cannot become the tag any more
                 self._state = "answer"
         if self._state == "thinking":
-            thought, closed, rest = self._held.partition(CLOSE)
+            self._thought = True
+            thinking, closed, rest = self._held.partition(CLOSE)
             if closed:
-                thinking, self._held, self._state = thought, rest, "after"
+                self._held, self._state = rest, "after"
             else:
-                keep = _open_end(thought, CLOSE)
-                thinking, self._held = thought[: len(thought) - keep], thought[-keep:] * bool(keep)
+                sure = len(thinking) - open_end(thinking, CLOSE)
+                thinking, self._held = thinking[:sure], thinking[sure:]
         if self._state == "after":
             self._held = self._held.lstrip()
             if self._held:
                 self._state = "answer"
         if self._state == "answer":
             answer, self._held = self._held, ""
+            self._watch(answer)
         return answer, thinking
 
     def finish(self) -> tuple[str, str]:
@@ -45,8 +57,14 @@ class ThinkingSplitter:
         held, self._held = self._held, ""
         return ("", held) if self._state == "thinking" else (held, "")
 
+    def _watch(self, answer: str) -> None:
+        if not self._thought and not self.stray:
+            seen = self._tail + answer
+            self.stray = CLOSE in seen
+            self._tail = seen[1 - len(CLOSE) :]
 
-def _open_end(text: str, tag: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
-    longest = min(len(text), len(tag) - 1)
-    return next((n for n in range(longest, 0, -1) if tag.startswith(text[-n:])), 0)
+
+def open_end(text: str, mark: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `mark`."""
+    longest = min(len(text), len(mark) - 1)
+    return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)

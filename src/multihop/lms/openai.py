@@ -1,0 +1,457 @@
+"""Any server that speaks OpenAI's API, through the `openai` client."""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import time
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import httpx
+
+from multihop.errors import BadInput, LMRefused, MissingExtra
+from multihop.lms.base import Finish, Piece, Request
+from multihop.lms.openai_failures import Failures, is_too_long, said, shown, status
+from multihop.lms.openai_plan import Plan
+from multihop.lms.stops import StopCutter
+from multihop.lms.thinking import ThinkingSplitter
+from multihop.trace import Tokens
+
+log = logging.getLogger(__name__)
+
+_FINISHES: Mapping[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "length": "length",
+}
+
+
+class _AskAgain(Exception):
+    """The call went through, but has to be repeated by another plan."""
+
+    def __init__(self, plan: Plan, spent: Tokens) -> None:
+        super().__init__()
+        self.plan = plan
+        self.spent = spent
+
+
+@dataclass
+class _Sample:
+    """What is known of one sample while it streams."""
+
+    splitter: ThinkingSplitter
+    cutter: StopCutter
+    thinking: str = ""  # not given yet: shown in one piece, before the answer
+    logprobs: tuple[float, ...] = ()  # not given yet: their text is held back
+    thought: bool = False
+    wrote: bool = False
+    finish: Finish | None = None
+
+    def take(self, text: str, thinking: str, logprobs: tuple[float, ...]) -> str:
+        answer, thought = self.splitter.feed(text)
+        self.logprobs = () if thinking or thought else self.logprobs + logprobs
+        return self._took(self.cutter.feed(answer), thinking + thought)
+
+    def rest(self) -> str:
+        answer, thought = self.splitter.finish()
+        return self._took(self.cutter.feed(answer) + self.cutter.finish(), thought)
+
+    def _took(self, answer: str, thinking: str) -> str:
+        self.thinking += thinking
+        self.thought = self.thought or bool(thinking)
+        self.wrote = self.wrote or bool(answer)
+        if self.cutter.hit:
+            self.finish = "stop"
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    counts: Tokens
+    thinking: int
+
+
+class OpenAILM:
+    """A model behind an OpenAI-compatible server.
+
+    Args:
+        model: As the server calls it, or MODEL@URL. A request's `adapter` is sent in its
+            place, as vLLM names LoRA adapters.
+        url: The server's API, as "http://localhost:8000/v1". None is OpenAI's own, or what
+            OPENAI_BASE_URL says.
+        api: "chat" sends turns, "completions" sends text. "auto" asks for chat, and for a
+            completion when the server has no chat or no chat template for the model.
+        prefill: Whether an unfinished assistant turn is sent to be continued (vLLM, SGLang and
+            llama.cpp can). "auto" tries, and asks for the next sentence as the prompt's
+            `ask_next` says once a server has refused. A server that ignores the two fields
+            without a word begins a new turn instead: say "no" for such a one.
+        stream: False asks for whole replies, for servers that cannot stream.
+        key_env: Environment variable that holds the key. Servers other than OpenAI's may
+            need none.
+        timeout: Seconds that one attempt waits for the server, the caller's own time between
+            pieces aside.
+        max_retries: Attempts after the first, for time-outs, lost connections and the
+            statuses 408, 409, 425, 429 and 5xx. They wait 0.5 s, 1 s, 2 s ... up to 30 s, less
+            up to half by chance, and never less than the server's Retry-After.
+        window: Tokens that prompt and completion may take together; None when unknown.
+        thinking: "open" for models whose chat template opens the thinking, so that replies
+            begin inside it and only hold `</think>`; "auto" for all others.
+        thinking_tokens: Granted beside a request's `max_tokens` to a model that was seen to
+            think.
+        headers: Sent with every request.
+        extra_body: Fields added to every request, as `{"reasoning_effort": "low"}`.
+
+    Raises:
+        BadInput: The address or a number is not usable.
+        LMRefused: OpenAI itself is asked without a key.
+        MissingExtra: The `openai` package is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        url: str | None = None,
+        *,
+        api: Literal["auto", "chat", "completions"] = "auto",
+        prefill: Literal["auto", "yes", "no"] = "auto",
+        stream: bool = True,
+        key_env: str = "OPENAI_API_KEY",
+        timeout: float = 120.0,
+        max_retries: int = 5,
+        window: int | None = None,
+        thinking: Literal["auto", "open"] = "auto",
+        thinking_tokens: int = 4096,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, object] | None = None,
+    ) -> None:
+        if importlib.util.find_spec("openai") is None:
+            raise MissingExtra("openai", "openai")
+        if url is None and "@http" in model:
+            model, _, url = model.partition("@")
+        url = url or os.environ.get("OPENAI_BASE_URL") or None
+        if not model:
+            raise BadInput("The name of the model is empty.")
+        if url and not url.startswith(("http://", "https://")):
+            raise BadInput(f"{url!r} is no address of a server: it begins with http or https.")
+        for word, value, least in (
+            ("timeout", timeout, 0.001),
+            ("max_retries", max_retries, 0),
+            ("window", 1 if window is None else window, 1),
+            ("thinking_tokens", thinking_tokens, 0),
+        ):
+            if not value >= least:
+                raise BadInput(f"{word} is {value:g}; the least is {least:g}.")
+        for word, choice, choices in (
+            ("api", api, ("auto", "chat", "completions")),
+            ("prefill", prefill, ("auto", "yes", "no")),
+            ("thinking", thinking, ("auto", "open")),
+        ):
+            if choice not in choices:
+                raise BadInput(f"{word} is {choice!r}; it can be {', '.join(choices)}.")
+        key = os.environ.get(key_env, "").strip()
+        if not key and not url:
+            raise LMRefused(
+                f"openai:{model}: no key. Set the environment variable {key_env}, "
+                "or give the address of another server."
+            )
+        self.model = model
+        self.url = url or "https://api.openai.com/v1"
+        self.name = f"openai:{model}" + (f"@{shown(url)}" if url else "")
+        self.window = window
+        self._key = key
+        self._headers = dict(headers or {})
+        self._timeout = timeout
+        self._opened = thinking == "open"
+        secrets = (key, *self._headers.values())
+        self._failures = Failures(self.name, self.url, key_env, secrets, timeout, max_retries)
+        self._answered = False
+        self._plan = Plan(
+            chat=api != "completions",
+            prefill=prefill != "no",
+            stream=stream,
+            # Counts with every chunk are vLLM's; OpenAI is not asked for them.
+            usage="running" if url else "last",
+            may_change=frozenset(
+                name for name, how in (("chat", api), ("prefill", prefill)) if how == "auto"
+            ),
+            thinks=self._opened,
+            room=thinking_tokens,
+            extra=dict(extra_body or {}),
+        )
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Generate, as the server streams; thinking comes in one piece before the answer.
+
+        Stop strings are kept here as well as at the server, and only here for models that
+        think: servers apply them to the thinking too. Only a stream that has given nothing
+        yet is tried again.
+
+        Raises:
+            LMUnavailable: No answer within `timeout` or after `max_retries`.
+            LMRefused: Wrong key, model, address or request; content filtered.
+            ContextTooLong: The server says that the prompt does not fit.
+            BadCompletion: Garbage, or a stream that ends before its finish reason.
+        """
+        import openai  # noqa: PLC0415
+
+        plan, spent = self._plan, Tokens()
+        began, attempts, failed = time.perf_counter(), 0, 0
+        without_chat: Exception | None = None
+        while True:
+            begun = False
+            try:
+                async with aclosing(self._call(request, plan)) as pieces:
+                    async for piece in pieces:
+                        if not begun:
+                            begun = self._answered = True
+                            self._learn(plan)
+                            piece = replace(  # noqa: PLW2901
+                                piece, retries=attempts, warnings=plan.warnings(request)
+                            )
+                        if piece.tokens or spent != Tokens():
+                            counts = spent + (piece.tokens or Tokens())
+                            piece = replace(piece, tokens=counts)  # noqa: PLW2901
+                        yield piece
+            except _AskAgain as again:
+                plan, spent = again.plan, spent + again.spent
+            except (openai.APIError, httpx.HTTPError, TimeoutError) as caught:
+                if begun:
+                    raise self._failures.broken(caught) from caught
+                failure: Exception = caught
+                self._answered = self._answered or isinstance(caught, openai.APIStatusError)
+                other = None
+                if without_chat and status(caught) == 404:
+                    failure = without_chat  # neither is there: the model or the address
+                elif not is_too_long(caught):
+                    param = str(getattr(caught, "param", None) or "")
+                    other = plan.after_refusal(request, status(caught), said(caught), param)
+                if other:
+                    without_chat = caught if plan.chat and not other.chat else without_chat
+                    plan = other
+                else:
+                    model, room = request.adapter or self.model, plan.most_tokens(request)
+                    refusal = self._failures.refusal(failure, model, room)
+                    if refusal:
+                        raise refusal from None
+                    failed += 1
+                    await self._failures.wait(failure, failed, began, known=self._answered)
+            else:
+                return
+            attempts += 1
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Estimate one token per three bytes of UTF-8: a third too many for English prose."""
+        return [-(-len(text.encode()) // 3) for text in texts]
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def _learn(self, plan: Plan) -> None:
+        """Keep what a plan that worked does without."""
+        poorer = self._plan.poorer(plan)
+        if poorer != self._plan:
+            log.info("%s is asked so from now on: %s", self.name, poorer)
+        self._plan = poorer
+
+    def _client(self) -> Any:
+        import openai  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = openai.AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=self.url,
+                timeout=openai.Timeout(self._timeout, connect=min(self._timeout, 10)),
+                max_retries=0,  # they are counted and told here
+                default_headers=self._headers,
+            )
+        return self._clients[loop]
+
+    # --- What comes back --------------------------------------------------------------------
+
+    async def _call(self, request: Request, plan: Plan) -> AsyncGenerator[Piece, None]:
+        """One attempt; samples that the server did not give are asked for one by one."""
+        usage: _Usage | None = None
+        samples: list[_Sample] = []
+        if plan.many or request.n == 1:
+            body, sent = plan.body(request, request.adapter or self.model)
+            opened = self._opened and not plan.continues(request.prompt)
+            samples = [
+                _Sample(ThinkingSplitter(opened=opened), StopCutter(request.stop))
+                for _ in range(request.n)
+            ]
+            async with aclosing(self._events(body, plan)) as events:
+                async for event in events:
+                    usage = _usage(event) or usage
+                    for choice in self._choices(event, plan):
+                        piece = self._take(samples, choice, request, plan)
+                        if piece:
+                            yield replace(piece, tokens=usage.counts if usage else None, sent=sent)
+                            sent = ""
+                    if all(sample.cutter.hit for sample in samples):
+                        break  # nothing to come is wanted
+            rests = [sample.rest() for sample in samples]
+            samples = self._finished(samples, plan)
+            self._check_thinking(samples, usage, plan)
+            for number, sample in enumerate(samples):
+                last = number == len(samples) - 1
+                yield Piece(
+                    rests[number],
+                    number,
+                    sample.finish,
+                    () if sample.cutter.hit else sample.logprobs,
+                    usage.counts if usage and last else None,
+                    sample.thinking,
+                    sent,
+                )
+                sent = ""
+        spent = usage.counts if usage else Tokens()
+        for number in range(len(samples), request.n):
+            if plan.many:  # the server ignores `n`
+                self._learn(replace(plan, many=False))
+            seed = None if request.seed is None else request.seed + number
+            counts = Tokens()
+            async with aclosing(self.stream(replace(request, n=1, seed=seed))) as pieces:
+                async for piece in pieces:
+                    counts = piece.tokens or counts
+                    yield replace(piece, index=number, tokens=spent + counts)
+            spent += counts
+
+    def _take(
+        self, samples: Sequence[_Sample], choice: Any, request: Request, plan: Plan
+    ) -> Piece | None:
+        """What a chunk adds to its sample, once it is more than thinking."""
+        index = int(getattr(choice, "index", 0) or 0)
+        if index >= len(samples):
+            raise self._failures.bad(f"sample {index} of {len(samples)} came, counted from 0")
+        sample = samples[index]
+        if sample.finish:  # what comes after a stop string
+            return None
+        logprobs = _logprobs(choice, plan) if request.logprobs else ()
+        text = sample.take(*_texts(choice, plan), logprobs)
+        if sample.splitter.stray:
+            raise self._failures.bad(
+                "a lone </think> came, so what came before it was thinking and not the answer. "
+                'Open the model with thinking="open"'
+            )
+        reason = getattr(choice, "finish_reason", None)
+        if reason and not sample.finish:
+            sample.finish = self._finish(str(reason))
+        if not text:
+            return None
+        piece = Piece(text, index, logprobs=sample.logprobs, thinking=sample.thinking)
+        sample.thinking, sample.logprobs = "", ()
+        return piece
+
+    async def _events(self, body: dict[str, Any], plan: Plan) -> AsyncGenerator[Any, None]:
+        """The reply's chunks, or the whole reply; waits `timeout` seconds in all."""
+        client = self._client()
+        endpoint = client.chat.completions if plan.chat else client.completions
+        left, since = self._timeout, time.monotonic()
+        try:
+            async with asyncio.timeout(left):
+                reply = await endpoint.create(**body)
+            if not plan.stream:
+                yield reply
+                return
+            chunks = aiter(reply)
+            try:
+                while True:
+                    left -= time.monotonic() - since
+                    since = time.monotonic()
+                    async with asyncio.timeout(max(left, 0)):
+                        chunk = await anext(chunks, None)
+                    left -= time.monotonic() - since
+                    if chunk is None:
+                        return
+                    yield chunk
+                    since = time.monotonic()  # the caller's own time is not the server's
+            finally:
+                await reply.close()
+        except ValueError as failure:  # what the client says of broken JSON
+            raise self._failures.bad(f"the reply is not JSON ({failure})") from failure
+
+    def _choices(self, event: Any, plan: Plan) -> list[Any]:
+        choices = getattr(event, "choices", None)
+        if isinstance(choices, list) and (choices or plan.stream):
+            return choices
+        if choices is None and plan.stream and getattr(event, "usage", None):
+            return []
+        held = "an empty list of choices" if choices == [] else repr(event)[:200]
+        raise self._failures.bad(f"the reply holds no completion but {held}")
+
+    def _finished(self, samples: list[_Sample], plan: Plan) -> list[_Sample]:
+        """The samples that came; those at the end may be missing."""
+        finished = [sample for sample in samples if sample.finish]
+        broken = any(s.wrote or s.thought for s in samples if not s.finish)
+        if not finished or broken:
+            advice = ". If the server cannot stream, open the model with stream=False"
+            raise self._failures.bad(
+                "the reply ended without a finish reason"
+                + (advice if plan.stream and not broken else "")
+            )
+        if finished != samples[: len(finished)]:
+            raise self._failures.bad(f"of {len(samples)} samples some in the middle are missing")
+        return finished
+
+    def _check_thinking(self, samples: Sequence[_Sample], usage: _Usage | None, plan: Plan) -> None:
+        """Learn that a model thinks; ask again when its thinking left no room to answer."""
+        if plan.thinks or not (
+            any(sample.thought for sample in samples) or (usage and usage.thinking)
+        ):
+            return
+        better = replace(plan, thinks=True)
+        if not any(sample.wrote for sample in samples):
+            raise _AskAgain(better, usage.counts if usage else Tokens())
+        self._learn(better)
+
+    def _finish(self, reason: str) -> Finish:
+        if reason in _FINISHES:
+            return _FINISHES[reason]
+        if reason == "content_filter":
+            raise LMRefused(f"{self.name}: the server's content filter stopped the completion.")
+        raise self._failures.bad(f"it ended for the unknown reason {reason!r}")
+
+
+def _texts(choice: Any, plan: Plan) -> tuple[str, str]:
+    """Text and thinking of a choice, or of a chunk of one."""
+    if not plan.chat:
+        return getattr(choice, "text", None) or "", ""
+    part = getattr(choice, "delta" if plan.stream else "message", None)
+    thinking = getattr(part, "reasoning_content", None) or getattr(part, "reasoning", None)
+    return getattr(part, "content", None) or "", thinking or ""
+
+
+def _logprobs(choice: Any, plan: Plan) -> tuple[float, ...]:
+    found = getattr(choice, "logprobs", None)
+    if plan.chat:
+        return tuple(token.logprob for token in getattr(found, "content", None) or ())
+    return tuple(getattr(found, "token_logprobs", None) or ())
+
+
+def _usage(event: Any) -> _Usage | None:
+    usage = getattr(event, "usage", None)
+    if usage is None:
+        return None
+    prompt = getattr(usage, "prompt_tokens_details", None)
+    written = getattr(usage, "completion_tokens_details", None)
+    return _Usage(
+        Tokens(
+            prompt=getattr(usage, "prompt_tokens", None),
+            cached=getattr(prompt, "cached_tokens", None),
+            generated=getattr(usage, "completion_tokens", None),
+        ),
+        thinking=getattr(written, "reasoning_tokens", None) or 0,
+    )

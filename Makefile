@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 LIGHT := not spacy and not torch and not node and not embedded and not slow
-SOURCE := src tests docs examples benchmarks
+SOURCE := $(wildcard src tests docs examples benchmarks)
 
 .PHONY: demo test test-all lint types docs check bench bench-full clean help
 .DEFAULT_GOAL := help

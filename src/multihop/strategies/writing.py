@@ -129,7 +129,10 @@ class Writer:
         )
         until = enough(self.preset.split) if self.preset.mended else None
         reply = await self._complete(prompt, "reason", until=until)
-        return Thought(first_sentence(reply.text, self.preset.split), _warned(reply.call, warnings))
+        sentence = first_sentence(reply.text, self.preset.split)
+        if not self.preset.official_answers:  # the release keeps a trailing blank
+            sentence = sentence.strip()
+        return Thought(sentence, _warned(reply.call, warnings))
 
     async def read(
         self, question: Question, passages: Sequence[Passage], stop: StopReason

@@ -17,10 +17,10 @@ from multihop.errors import BadInput, RetrieverError
 from multihop.retrievers.bm25_index import (
     Manifest,
     all_passages,
-    decoded,
     folded_key,
     open_index,
     passage_by_id,
+    stored_passage,
 )
 from multihop.retrievers.elastic_form import BUFFER, Found, clean_passages, clean_titles
 from multihop.retrievers.english import analyze
@@ -66,9 +66,9 @@ class BM25:
         self.form = form
         self.name = f"bm25:{os.fspath(path)}"
         self.manifest: Manifest
-        self.manifest, engine, self._open = open_index(path)
-        self._engine: tantivy.Index = engine
-        self._schema = engine.schema
+        self._open: tantivy.Searcher | None
+        self.manifest, self._engine, self._open = open_index(path)
+        self._schema = self._engine.schema
 
     def __len__(self) -> int:
         """How many passages the index holds."""
@@ -117,10 +117,7 @@ class BM25:
         try:
             ask = self._titles if query.by_title else self._passages
             found = ask(searcher, query, k)
-            return [
-                Hit(decoded(searcher.doc(hit.item).get_first("passage")), hit.score)
-                for hit in found
-            ]
+            return [Hit(stored_passage(searcher, hit.item), hit.score) for hit in found]
         except (ValueError, OSError) as broken:
             raise RetrieverError(f"{self.name}: the search failed ({broken}).") from broken
 

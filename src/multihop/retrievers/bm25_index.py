@@ -101,7 +101,14 @@ def build_index(
     _check_target(folder)
     with _writing(folder) as generation:
         engine = tantivy.Index(_schema(), path=str(generation))
-        counted = _add(engine, passages, 0, set(), None, progress, on_duplicate)
+        counted = _add(
+            engine,
+            passages,
+            number=0,
+            existing=None,
+            progress=progress,
+            on_duplicate=on_duplicate,
+        )
         if not counted.passages:
             raise CorpusError(f"{folder}: there are no passages to index. Nothing was changed.")
         return _switch(
@@ -128,9 +135,10 @@ def add_passages(
 
     Args:
         index: The index's folder.
-        passages, progress, on_duplicate: As for `build_index`; ids that the index holds count
-            as duplicates.
+        passages: As for `build_index`.
         source: How these passages were made; replaces the manifest's entries of the same name.
+        progress: As for `build_index`.
+        on_duplicate: As for `build_index`; ids that the index holds count as duplicates.
 
     Raises:
         CorpusError: As for `build_index`, or there is no index.
@@ -141,7 +149,12 @@ def add_passages(
         old = read_manifest(folder)
         engine = tantivy.Index.open(str(generation))
         counted = _add(
-            engine, passages, old.next_number, set(), engine.searcher(), progress, on_duplicate
+            engine,
+            passages,
+            number=old.next_number,
+            existing=engine.searcher(),
+            progress=progress,
+            on_duplicate=on_duplicate,
         )
         return _switch(
             folder,
@@ -275,13 +288,19 @@ def open_index(path: str | os.PathLike[str]) -> tuple[Manifest, tantivy.Index, t
         return manifest, engine, searcher
 
 
+def stored_passage(searcher: tantivy.Searcher, address: tantivy.DocAddress) -> Passage:
+    """The passage as it was given to the index."""
+    stored = bytes(searcher.doc(address)["passage"][0])
+    return Passage(*json.loads(stored.decode("utf-8", "surrogatepass")))
+
+
 def passage_by_id(
     engine: tantivy.Index, searcher: tantivy.Searcher, passage_id: str
 ) -> Passage | None:
     """Look a passage up by its id."""
     query = tantivy.Query.term_query(engine.schema, "key", id_key(passage_id), "basic")
     found = searcher.search(query, 1, count=False).hits
-    return decoded(searcher.doc(found[0][1]).get_first("passage")) if found else None
+    return stored_passage(searcher, found[0][1]) if found else None
 
 
 def all_passages(
@@ -301,7 +320,7 @@ def all_passages(
             query, batch, count=False, order_by_field="number", order=tantivy.Order.Asc
         )
         for _, address in found.hits:
-            yield decoded(searcher.doc(address).get_first("passage"))
+            yield stored_passage(searcher, address)
 
 
 # --- What the engine is given ----------------------------------------------------------------
@@ -354,11 +373,6 @@ def _encoded(passage: Passage) -> bytes:
     return _bytes(json.dumps(record if passage.metadata else record[:3], ensure_ascii=False))
 
 
-def decoded(stored: bytes) -> Passage:
-    """The passage as it was given to the index."""
-    return Passage(*json.loads(bytes(stored).decode("utf-8", "surrogatepass")))
-
-
 def _digest(passage: Passage) -> int:
     return int.from_bytes(hashlib.blake2b(_encoded(passage), digest_size=16).digest(), "big")
 
@@ -376,14 +390,15 @@ class _Counted:
 def _add(
     engine: tantivy.Index,
     passages: Iterable[Passage],
+    *,
     number: int,
-    seen: set[int],
     existing: tantivy.Searcher | None,
     progress: Callable[[int], None] | None,
     on_duplicate: Callable[[Passage], None] | None,
 ) -> _Counted:
+    """Give passages to the engine, numbered from `number` on, and commit."""
     writer = engine.writer(HEAP, 1)  # one thread: documents keep their order
-    counted = _Counted()
+    counted, seen = _Counted(), set[int]()
     for passage in passages:
         key = int.from_bytes(
             hashlib.blake2b(_bytes(passage.id), digest_size=8).digest(), "big", signed=True
@@ -420,7 +435,7 @@ def _check_target(folder: Path) -> None:
     ours = {name for name in names if name == ".lock" or _GENERATION.fullmatch(name)}
     if names - ours and "manifest.json" not in names:
         raise CorpusError(
-            f"{folder}: holds other files ({sorted(names - ours)[0]}, ...) and no index. "
+            f"{folder}: holds other files ({min(names - ours)}, ...) and no index. "
             "Name a new or empty folder."
         )
 

@@ -1,0 +1,175 @@
+"""Steps, traces and their JSON."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multihop.errors import BadInput, LMError
+from multihop.text import Hit, Passage, Question
+from multihop.trace import (
+    Answer,
+    LMCall,
+    Search,
+    Thought,
+    Titles,
+    Tokens,
+    Trace,
+    fold,
+    trace,
+)
+
+# Every code point, lone surrogates and NUL too.
+texts = st.text(st.characters(codec=None), max_size=20)
+passages = st.builds(
+    Passage,
+    id=st.sampled_from(["a", "b", "a#2"]),
+    title=texts,
+    text=texts,
+    metadata=st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts, max_size=2),
+)
+tokens = st.builds(
+    Tokens, *[st.none() | st.integers(min_value=0, max_value=10**6) for _ in range(3)]
+)
+seconds = st.floats(min_value=0, max_value=1e6)
+calls = st.none() | st.builds(
+    LMCall,
+    role=texts,
+    model=texts,
+    prompt=texts,
+    outputs=st.lists(texts, max_size=2).map(tuple),
+    finishes=st.lists(st.sampled_from(["stop", "length", "cut"]), max_size=2).map(tuple),
+    seconds=seconds,
+    tokens=tokens,
+    adapter=st.none() | texts,
+    seed=st.none() | st.integers(),
+    temperature=seconds,
+    fused=st.booleans(),
+    warnings=st.lists(texts, max_size=2).map(tuple),
+)
+hits = st.lists(st.builds(Hit, passages, st.floats(allow_nan=False)), max_size=3).map(tuple)
+ids = st.lists(texts, max_size=3).map(tuple)
+searches = st.builds(Search, texts, hits, ids, ids, titles=st.none() | ids, seconds=seconds)
+steps = st.one_of(
+    searches,
+    st.builds(Thought, texts, calls, texts),
+    st.builds(Titles, ids, ids, st.lists(searches, max_size=2).map(tuple), calls),
+    st.builds(
+        Answer,
+        texts,
+        st.sampled_from(["answered", "max_steps", "empty", "no_gain", "budget"]),
+        st.lists(passages, max_size=3).map(tuple),
+        calls,
+        calls,
+        ids,
+        texts,
+    ),
+)
+questions = st.builds(
+    Question,
+    text=texts,
+    id=texts,
+    answers=ids,
+    gold_ids=ids,
+    pinned=st.none() | passages,
+    extra=st.dictionaries(texts, st.integers() | texts, max_size=2),
+)
+traces = st.builds(
+    Trace,
+    question=questions,
+    strategy=texts,
+    settings=st.dictionaries(texts, st.none() | st.integers() | texts, max_size=2),
+    steps=st.lists(steps, max_size=4).map(tuple),
+    started=texts,
+    seconds=seconds,
+    error=texts,
+)
+
+
+@given(traces)
+def test_a_trace_reads_back_from_its_json_as_it_was(run):
+    line = run.to_json()
+    assert line.isascii()
+    assert "\n" not in line
+    assert Trace.from_json(line) == run
+
+
+def test_two_passages_of_one_id_are_both_kept():
+    one, other = Passage("a", "A", "one"), Passage("a", "A", "other")
+    run = fold(Question("q"), "s", [Search("q", (Hit(one, 2.0), Hit(other, 1.0)), (), ())])
+    back = Trace.from_json(run.to_json())
+    assert [h.passage.text for h in back.searches[0].hits] == ["one", "other"]
+
+
+def test_a_passage_is_written_once_however_often_it_was_found():
+    passage = Passage("a", "A", "a text that is only written once")
+    found = Search("q", (Hit(passage, 1.0),), ("a",), ("a",))
+    run = fold(Question("q"), "s", [found, found, Answer("x", "answered", (passage,))])
+    assert run.to_json().count(passage.text) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "runs:3: not JSON"),
+        ("[]", "runs:3: expected a JSON object, found list"),
+        ('{"version": 99}', "runs:3: trace has schema version 99, this program reads 1"),
+        ('{"version": 1}', "runs:3: not a trace of schema version 1"),
+        ("{}", "schema version None"),
+    ],
+)
+def test_what_is_no_trace_is_refused_with_its_place(line, message):
+    with pytest.raises(BadInput, match=message):
+        Trace.from_json(line, "runs:3")
+
+
+def test_an_unknown_step_or_stop_reason_is_refused():
+    record = json.loads(fold(Question("q"), "s", [Answer("x", "answered")]).to_json())
+    record["steps"][0]["stop"] = "bored"
+    with pytest.raises(BadInput, match="unknown stop reason 'bored'"):
+        Trace.from_dict(record)
+    record["steps"][0]["step"] = "dance"
+    with pytest.raises(BadInput, match="unknown step 'dance'"):
+        Trace.from_dict(record)
+
+
+def test_token_counts_add_up_and_stay_unknown_where_nobody_told():
+    assert Tokens(1, None, 2) + Tokens(3, 4, None) == Tokens(4, 4, 2)
+    assert Tokens() + Tokens() == Tokens(None, None, None)
+
+
+class Slow:
+    name = "slow"
+    settings = {"speed": 0}
+    closed = False
+
+    async def steps(self, question):
+        try:
+            yield Thought("one")
+            yield Thought("two")
+            raise LMError("broke")
+        finally:
+            self.closed = True
+
+
+async def test_steps_are_told_as_they_happen_and_errors_can_be_kept():
+    told = []
+    run = await trace(Slow(), Question("q"), told.append, keep_errors=True)
+    assert [t.text for t in told] == ["one", "two"]
+    assert run.steps == tuple(told)
+    assert run.error == "LMError: broke"
+    assert run.settings == {"speed": 0}
+    with pytest.raises(LMError):
+        await trace(Slow(), Question("q"))
+
+
+async def test_a_listener_that_fails_closes_the_strategy():
+    strategy = Slow()
+
+    def refuse(step):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await trace(strategy, Question("q"), refuse)
+    assert strategy.closed

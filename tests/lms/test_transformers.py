@@ -1,0 +1,235 @@
+"""Seq2seq and causal models through transformers, on tiny random ones."""
+
+import asyncio
+import threading
+
+import pytest
+
+from multihop.errors import BadInput, ContextTooLong, LMRefused, MissingExtra
+from multihop.lms.base import Prompt, Request, Turn, complete
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tiny_models import causal_folder, seq2seq_folder, tiny_causal, tiny_seq2seq  # noqa: E402
+
+from multihop.lms.transformers import TransformersLM  # noqa: E402
+
+
+def ask(text: str = "who built lost gravity", **changes) -> Request:
+    return Request(Prompt(text), **{"max_tokens": 12, **changes})
+
+
+@pytest.fixture(scope="module", params=[tiny_causal, tiny_seq2seq])
+def either(request):
+    return request.param()
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return tiny_causal()
+
+
+async def reference(lm, text: str, tokens: int) -> str:
+    """What transformers itself writes, asked in the plainest way."""
+    import transformers
+
+    kind = transformers.AutoModelForSeq2SeqLM if lm.seq2seq else transformers.AutoModelForCausalLM
+    folder = seq2seq_folder() if lm.seq2seq else causal_folder()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    encoded = tokenizer(text, return_tensors="pt")
+    out = kind.from_pretrained(folder).generate(
+        input_ids=encoded["input_ids"],
+        attention_mask=encoded["attention_mask"],
+        max_new_tokens=tokens,
+        do_sample=False,
+    )[0]
+    if not lm.seq2seq:
+        whole = tokenizer.decode(out, skip_special_tokens=True)
+        return whole[len(text) :]
+    return tokenizer.decode(out, skip_special_tokens=True)
+
+
+async def test_the_stream_is_what_transformers_generates(either):
+    text = "who built lost gravity"
+    reply = await complete(either, ask(text))
+    assert reply.text == await reference(either, text, 12)
+    assert reply.samples[0].finish == "length"
+
+
+async def test_tokens_of_prompt_and_text_are_counted(either):
+    text = "who built lost gravity"
+    reply = await complete(either, ask(text))
+    [bare] = await either.count_tokens([text])
+    assert reply.call.tokens.prompt == bare + either.seq2seq  # the encoder's end mark
+    assert reply.call.tokens.generated == 12
+
+
+async def test_a_sample_that_reaches_the_end_mark_stops(either):
+    replies = await complete(either, ask(temperature=9.0, n=8, seed=1, max_tokens=60))
+    finishes = {sample.finish for sample in replies.samples}
+    assert "stop" in finishes
+    assert all("</s>" not in sample.text for sample in replies.samples)
+    assert replies.call.tokens.generated < 8 * 60
+
+
+async def test_a_seed_repeats_samples_and_leaves_the_worlds_random_state_alone(either):
+    import torch
+
+    state = torch.get_rng_state()
+    request = ask(temperature=1.0, n=3, seed=7)
+    first, again = await complete(either, request), await complete(either, request)
+    other = await complete(either, ask(temperature=1.0, n=3, seed=8))
+
+    assert first.samples == again.samples
+    assert first.samples != other.samples
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+async def test_greedy_samples_are_one_given_several_times(either):
+    reply = await complete(either, ask(n=3))
+    assert len({sample.text for sample in reply.samples}) == 1
+    assert reply.call.tokens.generated == 12
+
+
+async def test_log_probabilities_are_the_models_own_whatever_the_temperature(either):
+    import torch
+
+    greedy = await complete(either, ask(logprobs=True))
+    cold = await complete(either, ask(logprobs=True, temperature=0.01, seed=1))
+
+    [sample] = greedy.samples
+    assert len(sample.logprobs) == 12
+    assert all(value <= 0 for value in sample.logprobs)
+    assert cold.text == greedy.text
+    assert torch.allclose(torch.tensor(cold.samples[0].logprobs), torch.tensor(sample.logprobs))
+
+
+async def test_until_ends_generation_within_a_token_or_two(causal, monkeypatch):
+    reply = await complete(causal, ask(max_tokens=200), until=lambda text: len(text) > 6)
+    assert reply.samples[0].finish == "cut"
+    assert reply.call.tokens.generated < 20
+
+
+async def test_a_cancelled_call_leaves_the_engine_free(causal):
+    task = asyncio.create_task(complete(causal, ask(max_tokens=200)))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await complete(causal, ask(max_tokens=1))).call.tokens.generated == 1
+
+
+async def test_calls_at_the_same_time_do_not_mix(causal):
+    texts = ["who built it", "the river rises in", "so the answer is"]
+    alone = [(await complete(causal, ask(text))).text for text in texts]
+    together = await asyncio.gather(*(complete(causal, ask(text)) for text in texts))
+    assert [reply.text for reply in together] == alone
+
+
+async def test_a_prompt_over_the_window_is_refused_with_both_counts(causal):
+    with pytest.raises(ContextTooLong) as caught:
+        await complete(causal, ask("river" + " river" * 249))
+    assert caught.value.window == 256
+    assert caught.value.needed == 250 + 12
+
+
+async def test_t5_has_no_window_of_its_own():
+    lm = tiny_seq2seq()
+    assert lm.window is None
+    reply = await complete(lm, ask("river" + " river" * 599, max_tokens=2))
+    assert reply.call.tokens.prompt == 601
+    assert tiny_seq2seq(window=100).window == 100
+
+
+async def test_an_empty_prompt_and_an_unknown_adapter_are_refused(causal):
+    with pytest.raises(LMRefused, match="prompt is empty"):
+        await complete(causal, ask(""))
+    with pytest.raises(LMRefused, match="no adapter 'x'"):
+        await complete(causal, ask(adapter="x"))
+
+
+async def test_chat_sends_the_turns_through_the_template():
+    lm = tiny_causal(chat=True)
+    fresh = Prompt("unused", (Turn("user", "who built it"),))
+    begun = Prompt("unused", (*fresh.turns, Turn("assistant", "mack")))
+
+    first = await complete(lm, Request(fresh, max_tokens=2))
+    second = await complete(lm, Request(begun, max_tokens=2))
+
+    assert first.call.prompt == "<user>who built it</s><assistant>"
+    assert second.call.prompt == "<user>who built it</s><assistant>mack"
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+async def test_adapters_are_chosen_per_call(tmp_path):
+    peft = pytest.importorskip("peft")
+    import torch
+    import transformers
+
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        for name in ("wild", "odd"):
+            base = transformers.AutoModelForCausalLM.from_pretrained(causal_folder())
+            peft.get_peft_model(base, config).save_pretrained(tmp_path / name)
+    lm = tiny_causal(adapters={name: tmp_path / name for name in ("wild", "odd")})
+
+    plain = await complete(lm, ask())
+    wild = await complete(lm, ask(adapter="wild"))
+    odd = await complete(lm, ask(adapter="odd"))
+    after = await complete(lm, ask())
+
+    assert plain.text == after.text == (await complete(tiny_causal(), ask())).text
+    assert len({wild.text, odd.text, plain.text}) == 3
+
+
+def test_one_model_serves_several_event_loops(causal):
+    texts = {asyncio.run(complete(causal, ask())).text for _ in range(2)}
+    assert len(texts) == 1
+
+
+async def test_a_closed_model_loads_again():
+    lm = tiny_causal()
+    first = await complete(lm, ask())
+    await lm.aclose()
+    assert (await complete(lm, ask())).text == first.text
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"model": "/no/such/folder"}, "cannot be read"),
+        ({"dtype": "float33"}, "dtype is 'float33'"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_at_once(options, why):
+    with pytest.raises(BadInput, match=why):
+        TransformersLM(**{"model": str(causal_folder()), **options})
+
+
+def test_an_adapter_that_is_none_is_refused_at_once(tmp_path):
+    pytest.importorskip("peft")
+    with pytest.raises(BadInput, match=r"'a': .* has no adapter_config.json"):
+        tiny_causal(adapters={"a": tmp_path})
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'multihop\[transformers\]'"):
+        TransformersLM("x")
+
+
+async def test_an_error_in_the_engines_thread_reaches_the_caller(monkeypatch):
+    lm = tiny_causal()
+    threads = []
+
+    def broken(*args):
+        threads.append(threading.current_thread().name)
+        raise BadInput("broken weights")
+
+    monkeypatch.setattr(lm, "_generate", broken)
+    with pytest.raises(BadInput, match="broken weights"):
+        await complete(lm, ask())
+    assert threads[0].startswith("multihop-transformers")

@@ -1,6 +1,7 @@
 """Steps, traces and their JSON."""
 
 import json
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -141,7 +142,7 @@ def test_token_counts_add_up_and_stay_unknown_where_nobody_told():
 
 class Slow:
     name = "slow"
-    settings = {"speed": 0}
+    settings = MappingProxyType({"speed": 0})
     closed = False
 
     async def steps(self, question):

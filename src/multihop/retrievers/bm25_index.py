@@ -83,7 +83,7 @@ def build_index(
     """Index passages; an index that is there already is replaced when all is done.
 
     Memory does not grow with the passages, but for their ids: each is remembered as a 64-bit
-    hash (about 70 bytes an id) to notice repeats.
+    hash (about 100 bytes an id) to notice repeats.
 
     Args:
         passages: Read once, in order; their order breaks ties between equal scores.
@@ -101,11 +101,11 @@ def build_index(
     _check_target(folder)
     with _writing(folder) as generation:
         engine = tantivy.Index(_schema(), path=str(generation))
-        counted = _add(
+        counted = _write(
             engine,
             passages,
+            delete={},
             number=0,
-            existing=None,
             progress=progress,
             on_duplicate=on_duplicate,
         )
@@ -116,43 +116,52 @@ def build_index(
             generation,
             Manifest(
                 passages=counted.passages,
-                content_hash=f"{counted.content:032x}",
+                content_hash=f"{counted.content % _HASHES:032x}",
                 source=source or {},
                 next_number=counted.passages,
             ),
         )
 
 
-def add_passages(
+def change_index(
     index: str | os.PathLike[str],
-    passages: Iterable[Passage],
+    add: Iterable[Passage] = (),
     *,
+    delete: Sequence[str] = (),
     source: Mapping[str, Json] | None = None,
     progress: Callable[[int], None] | None = None,
     on_duplicate: Callable[[Passage], None] | None = None,
 ) -> Manifest:
-    """Add passages to an index, all or none.
+    """Delete passages and add others: all of it, or nothing.
+
+    As in Lucene, a deleted passage still counts in word statistics until the engine merges
+    its segment, so scores move a little later than hits.
 
     Args:
         index: The index's folder.
-        passages: As for `build_index`.
-        source: How these passages were made; replaces the manifest's entries of the same name.
+        add: As for `build_index`; an id that the index holds, and that is not among those
+            deleted, counts as a duplicate.
+        delete: Ids to delete first; repeats are harmless.
+        source: How the added passages were made; replaces entries of the same name.
         progress: As for `build_index`.
-        on_duplicate: As for `build_index`; ids that the index holds count as duplicates.
+        on_duplicate: As for `build_index`.
 
     Raises:
-        CorpusError: As for `build_index`, or there is no index.
+        BadInput: The index does not hold an id that is to be deleted.
+        CorpusError: There is no index, an id is taken, or another writer is at work.
         IndexMismatch: The index is of another version.
     """
     folder = Path(index)
+    read_manifest(folder)
     with _writing(folder, copy=True) as generation:
         old = read_manifest(folder)
         engine = tantivy.Index.open(str(generation))
-        counted = _add(
+        gone = _all_there(folder, engine, delete)
+        counted = _write(
             engine,
-            passages,
+            add,
+            delete=gone,
             number=old.next_number,
-            existing=engine.searcher(),
             progress=progress,
             on_duplicate=on_duplicate,
         )
@@ -160,58 +169,10 @@ def add_passages(
             folder,
             generation,
             Manifest(
-                passages=old.passages + counted.passages,
-                content_hash=_combined(old.content_hash, counted.content),
+                passages=old.passages + counted.passages - len(gone),
+                content_hash=f"{(int(old.content_hash, 16) + counted.content) % _HASHES:032x}",
                 source={**old.source, **(source or {})},
                 next_number=old.next_number + counted.passages,
-            ),
-        )
-
-
-def delete_passages(index: str | os.PathLike[str], ids: Sequence[str]) -> Manifest:
-    """Delete passages by id, all or none.
-
-    As in Lucene, a deleted passage still counts in word statistics until its segment is
-    merged, so scores move a little later than hits.
-
-    Args:
-        index: The index's folder.
-        ids: Ids that the index holds; repeats are harmless.
-
-    Raises:
-        BadInput: Ids that the index does not hold; nothing is deleted.
-        CorpusError: There is no index, or another writer is at work.
-        IndexMismatch: The index is of another version.
-    """
-    folder = Path(index)
-    with _writing(folder, copy=True) as generation:
-        old = read_manifest(folder)
-        engine = tantivy.Index.open(str(generation))
-        searcher = engine.searcher()
-        gone = {}
-        for passage_id in ids:
-            passage = passage_by_id(engine, searcher, passage_id)
-            if passage:
-                gone[passage_id] = passage
-        unknown = [passage_id for passage_id in ids if passage_id not in gone]
-        if unknown:
-            shown = ", ".join(repr(i) for i in unknown[:5]) + (", ..." if unknown[5:] else "")
-            raise BadInput(f"{folder}: holds no passage with id {shown}. Nothing was deleted.")
-        writer = engine.writer(HEAP, 1)
-        content = 0
-        for passage in gone.values():
-            writer.delete_documents_by_term("key", id_key(passage.id))
-            content -= _digest(passage)
-        writer.commit()
-        writer.wait_merging_threads()
-        return _switch(
-            folder,
-            generation,
-            Manifest(
-                passages=old.passages - len(gone),
-                content_hash=_combined(old.content_hash, content),
-                source=old.source,
-                next_number=old.next_number,
             ),
         )
 
@@ -244,8 +205,17 @@ def read_manifest(folder: Path) -> Manifest:
         )
     try:
         manifest = Manifest(**record)
-    except TypeError as broken:
-        raise CorpusError(f"{path}: not a manifest ({broken}). Build the index anew.") from None
+        sound = (
+            _GENERATION.fullmatch(manifest.folder)
+            and manifest.next_number >= manifest.passages >= 0
+            and int(manifest.content_hash, 16) < _HASHES
+            and isinstance(manifest.settings, dict)
+            and isinstance(manifest.source, dict)
+        )
+    except (TypeError, ValueError):
+        sound = None
+    if not sound:
+        raise CorpusError(f"{path}: not a manifest of an index. Build the index anew.")
     for name, ours in SETTINGS.items():
         theirs = manifest.settings.get(name)
         if theirs != ours:
@@ -377,50 +347,68 @@ def _digest(passage: Passage) -> int:
     return int.from_bytes(hashlib.blake2b(_encoded(passage), digest_size=16).digest(), "big")
 
 
-def _combined(content_hash: str, content: int) -> str:
-    return f"{(int(content_hash, 16) + content) % (1 << 128):032x}"
+_HASHES = 1 << 128
 
 
 @dataclass(slots=True)
 class _Counted:
     passages: int = 0
-    content: int = 0  # sum of the passages' digests: order does not count
+    content: int = 0  # sum of the passages' digests: their order does not count
 
 
-def _add(
+def _all_there(folder: Path, engine: tantivy.Index, ids: Sequence[str]) -> dict[str, Passage]:
+    """The passages with these ids."""
+    searcher = engine.searcher()
+    found = {passage_id: passage_by_id(engine, searcher, passage_id) for passage_id in ids}
+    there = {passage_id: passage for passage_id, passage in found.items() if passage}
+    if unknown := [repr(passage_id) for passage_id in found if passage_id not in there]:
+        shown = ", ".join(unknown[:5]) + (", ..." if unknown[5:] else "")
+        raise BadInput(f"{folder}: holds no passage with id {shown}. Nothing was changed.")
+    return there
+
+
+def _write(
     engine: tantivy.Index,
     passages: Iterable[Passage],
     *,
+    delete: Mapping[str, Passage],
     number: int,
-    existing: tantivy.Searcher | None,
     progress: Callable[[int], None] | None,
     on_duplicate: Callable[[Passage], None] | None,
 ) -> _Counted:
-    """Give passages to the engine, numbered from `number` on, and commit."""
+    """Delete, add passages numbered from `number` on, and commit."""
+    held = engine.searcher()
     writer = engine.writer(HEAP, 1)  # one thread: documents keep their order
     counted, seen = _Counted(), set[int]()
-    for passage in passages:
-        key = int.from_bytes(
-            hashlib.blake2b(_bytes(passage.id), digest_size=8).digest(), "big", signed=True
-        )
-        if key in seen or (existing and existing.doc_freq("key", id_key(passage.id))):
-            if on_duplicate is None:
-                raise CorpusError(
-                    f"passage id {passage.id!r} occurs twice. Ids must be unique in an index."
-                )
-            on_duplicate(passage)
-            continue
-        seen.add(key)
-        writer.add_document(_document(passage, number + counted.passages))
-        counted.passages += 1
-        counted.content = (counted.content + _digest(passage)) % (1 << 128)
-        if progress and counted.passages % 500 == 0:
-            progress(counted.passages)
-    writer.commit()
+    try:
+        for passage in delete.values():
+            writer.delete_documents_by_term("key", id_key(passage.id))
+            counted.content -= _digest(passage)
+        for passage in passages:
+            key = id_key(passage.id)
+            short = int(key[:16], 16)
+            taken = number and passage.id not in delete and held.doc_freq("key", key)
+            if short in seen or taken:
+                (on_duplicate or _refuse)(passage)
+                continue
+            seen.add(short)
+            writer.add_document(_document(passage, number + counted.passages))
+            counted.passages += 1
+            counted.content += _digest(passage)
+            if progress and counted.passages % 256 == 0:
+                progress(counted.passages)
+        writer.commit()
+    except BaseException:
+        writer.rollback()  # stops the engine's thread before its files are removed
+        raise
     writer.wait_merging_threads()
     if progress:
         progress(counted.passages)
     return counted
+
+
+def _refuse(passage: Passage) -> None:
+    raise CorpusError(f"passage id {passage.id!r} is there twice. Ids are unique in an index.")
 
 
 # --- Generations -----------------------------------------------------------------------------
@@ -503,4 +491,9 @@ def _switch(folder: Path, generation: Path, manifest: Manifest) -> Manifest:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(folder / "manifest.json")
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
     return Manifest(**done)

@@ -12,7 +12,7 @@ import pytest
 from multihop.errors import BadInput, ContextTooLong, LMRefused
 from multihop.lms.base import Prompt, Request, Turn, complete
 from multihop.lms.gguf import find_model, trained_window
-from multihop.lms.local import LocalLM, _Slot
+from multihop.lms.local import LocalLM, _Slot, _threads
 
 DEMONSTRATION = "".join(
     f"Q: In which country does river number {n} rise?\nA: River number {n} rises in Peru.\n\n"
@@ -379,6 +379,22 @@ def test_a_slot_is_worth_what_it_saves_less_what_others_lose():
 def test_an_option_that_cannot_work_is_refused_at_once(options, why):
     with pytest.raises(BadInput, match=why):
         LocalLM(**options)
+
+
+@pytest.mark.parametrize(
+    ("loadavg", "threads"),
+    [
+        ("0.10 0.5 0.9 1/345 99", 4),
+        ("3.90 0.5 0.9 1/345 99", 4),  # was busy, is not now
+        ("0.10 0.5 0.9 4/345 99", 4),  # is busy for a moment
+        ("2.10 0.5 0.9 4/345 99", 2),
+        ("9.00 9.0 9.0 12/345 99", 1),
+    ],
+)
+def test_as_many_threads_as_cores_are_idle(monkeypatch, loadavg, threads):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(Path, "read_text", lambda path: loadavg)
+    assert _threads() == threads
 
 
 @pytest.mark.embedded

@@ -348,6 +348,12 @@ async def test_log_probabilities_are_one_per_token_in_chat_and_text(server, open
     assert in_text.samples[0].logprobs == (-2.0,)
 
 
+async def test_log_probabilities_that_do_not_come_are_an_error(server, lm):
+    server.answers = [chat("Mack Rides.")]
+    with pytest.raises(LMRefused, match="gives no log-probabilities"):
+        await complete(lm, ask(logprobs=True))
+
+
 async def test_samples_are_told_apart(server, lm):
     events = [
         chunk({"content": "b"}, index=1),
@@ -450,7 +456,9 @@ async def test_a_model_whose_prompt_opens_its_thinking(server, open_lm):
 
 async def test_a_dead_server_is_named_at_once(pauses):
     lm = OpenAILM("m", "http://127.0.0.1:9/v1", timeout=5)
-    with pytest.raises(LMUnavailable, match=r"127.0.0.1:9/v1 cannot be reached: .*Check the addr"):
+    with pytest.raises(
+        LMUnavailable, match=r"127.0.0.1:9/v1: the server cannot be reached: .*Check the addr"
+    ):
         await ask_and_close(lm, ask())
     assert pauses == []
 
@@ -715,3 +723,36 @@ async def test_the_estimate_of_tokens_is_rather_high(lm):
         13,
         2,
     ]
+
+
+@pytest.mark.embedded
+async def test_a_real_server_continues_turns_counts_and_refuses(monkeypatch):
+    """llama.cpp's own server, as the embedded LM starts it."""
+    pytest.importorskip("xllamacpp")
+    from multihop.lms.local import LocalLM
+
+    engine = LocalLM(window=512, threads=1)
+    await complete(engine, ask(Prompt("Hello"), max_tokens=1))
+    url = f"{engine._engine.url}/v1"
+    monkeypatch.setenv("OPENAI_API_KEY", engine._engine.key)
+    turns = (Turn("user", "What is the capital of France?"), Turn("assistant", "It is the city of"))
+    lm = OpenAILM("m", url)
+    in_text = OpenAILM("m", url, api="completions")
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    stranger = OpenAILM("m", url)
+
+    first = await complete(lm, ask(Prompt("unused", turns), logprobs=True))
+    again = await complete(lm, ask(Prompt("unused", turns)))
+    plain = await complete(in_text, ask(Prompt("The capital of France is"), logprobs=True))
+    with pytest.raises(ContextTooLong) as caught:
+        await complete(lm, ask(Prompt("hello " * 600)))
+    with pytest.raises(LMRefused, match="Invalid API Key"):
+        await complete(stranger, ask())
+    for model in (lm, in_text, stranger, engine):
+        await model.aclose()
+
+    assert first.text.startswith(" Paris")
+    assert again.call.tokens.cached > 0
+    assert plain.text.startswith(" Paris")
+    assert len(plain.samples[0].logprobs) == plain.call.tokens.generated
+    assert caught.value.window == 512

@@ -98,8 +98,8 @@ class LocalLM:
         model: `SmolLM2-135M-Instruct`, the path of a .gguf file, or a Hugging Face repository
             as `org/repo` or `org/repo:file.gguf` (see `find_model`).
         threads: Cores that compute. None takes MULTIHOP_THREADS, else as many as are idle
-            now: cores less the load average, at least 1. More threads than idle cores are
-            slower than one, because they wait for each other at every layer.
+            now, at least 1. More threads than idle cores write slower than one, because they
+            wait for each other at every layer.
         slots: Prompts evaluated at a time, each with a key-value cache of `window` tokens.
             Two keep the reasoner's and the reader's demonstrations evaluated.
         window: Tokens that a prompt and its completion may take together. None takes what
@@ -455,5 +455,7 @@ def _threads() -> int:
         if not asked.isdecimal() or int(asked) < 1:
             raise BadInput(f"MULTIHOP_THREADS is {asked!r}; give a number of cores, at least 1.")
         return int(asked)
-    cores = len(os.sched_getaffinity(0))
-    return max(1, cores - round(os.getloadavg()[0]))
+    minute, _, _, running, _ = Path("/proc/loadavg").read_text().split()
+    # The average lags behind and the moment is noisy: others are busy when both say so.
+    others = min(round(float(minute)), int(running.split("/")[0]) - 1)
+    return max(1, len(os.sched_getaffinity(0)) - others)

@@ -49,6 +49,7 @@ class _Sample:
     cutter: StopCutter
     thinking: str = ""  # not given yet: shown in one piece, before the answer
     logprobs: tuple[float, ...] = ()  # not given yet: their text is held back
+    measured: bool = False
     thought: bool = False
     wrote: bool = False
     finish: Finish | None = None
@@ -56,6 +57,7 @@ class _Sample:
     def take(self, text: str, thinking: str, logprobs: tuple[float, ...]) -> str:
         answer, thought = self.splitter.feed(text)
         self.logprobs = () if thinking or thought else self.logprobs + logprobs
+        self.measured = self.measured or bool(logprobs)
         return self._took(self.cutter.feed(answer), thinking + thought)
 
     def rest(self) -> str:
@@ -305,6 +307,8 @@ class OpenAILM:
             rests = [sample.rest() for sample in samples]
             samples = self._finished(samples, plan)
             self._check_thinking(samples, usage, plan)
+            if request.logprobs and any(s.wrote and not s.measured for s in samples):
+                raise LMRefused(f"{self.name}: the server gives no log-probabilities.")
             for number, sample in enumerate(samples):
                 last = number == len(samples) - 1
                 yield Piece(
@@ -339,7 +343,7 @@ class OpenAILM:
         sample = samples[index]
         if sample.finish:  # what comes after a stop string
             return None
-        logprobs = _logprobs(choice, plan) if request.logprobs else ()
+        logprobs = _logprobs(choice) if request.logprobs else ()
         text = sample.take(*_texts(choice, plan), logprobs)
         if sample.splitter.stray:
             raise self._failures.bad(
@@ -434,11 +438,12 @@ def _texts(choice: Any, plan: Plan) -> tuple[str, str]:
     return getattr(part, "content", None) or "", thinking or ""
 
 
-def _logprobs(choice: Any, plan: Plan) -> tuple[float, ...]:
+def _logprobs(choice: Any) -> tuple[float, ...]:
     found = getattr(choice, "logprobs", None)
-    if plan.chat:
-        return tuple(token.logprob for token in getattr(found, "content", None) or ())
-    return tuple(getattr(found, "token_logprobs", None) or ())
+    # llama.cpp gives completions the form of chat.
+    of_tokens = getattr(found, "content", None) or ()
+    values = [t["logprob"] if isinstance(t, dict) else t.logprob for t in of_tokens]
+    return tuple(values or getattr(found, "token_logprobs", None) or ())
 
 
 def _usage(event: Any) -> _Usage | None:

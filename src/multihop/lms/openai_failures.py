@@ -131,7 +131,8 @@ class Failures:
 
     @property
     def _server(self) -> str:
-        return f"{self.name}: the server at {shown(self.url)}"
+        address = shown(self.url)
+        return f"{self.name}: the server" + ("" if address in self.name else f" at {address}")
 
     def _clean(self, text: str) -> str:
         for secret in self.secrets:

@@ -108,6 +108,7 @@ async def written(row) -> str:
     return request.prompt.text
 
 
+@pytest.mark.spacy
 async def test_whole_prompts_equal_the_recorded_ones_to_the_byte():
     failed = {}
     for row in rows("golden/full_prompt.jsonl"):

@@ -92,6 +92,7 @@ async def test_searches_that_bring_nothing_new_end_the_chain():
     assert len(run.thoughts) == 3
 
 
+@pytest.mark.spacy
 async def test_the_release_repeats_itself_up_to_its_step_limit():
     lm = ScriptedLM(*["The mill is old."] * 10, "Germany")
     run = await trace(ircot(lm, preset="official"), QUESTION)
@@ -181,6 +182,7 @@ async def test_passages_go_before_demonstrations_when_the_window_is_small():
     assert run.calls[0].warnings == ("2 of 4 passages did not fit.",)
 
 
+@pytest.mark.spacy
 async def test_accents_in_answers_stay_as_they_are_except_in_the_release():
     script = ("So the answer is: Zoë.", "So the answer is: Zoë.")
     ours = await trace(ircot(ScriptedLM(*script)), QUESTION)

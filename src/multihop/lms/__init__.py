@@ -1,1 +1,1 @@
-"""."""
+"""Language models: the protocol in `base`, a backend a file."""

@@ -1,1 +1,1 @@
-"""."""
+"""Retrievers: the protocol in `base`, a way of searching a file."""

@@ -347,3 +347,30 @@ def test_a_killed_run_finishes_like_an_undisturbed_one(tmp_path, moment) -> None
 
     assert table(resumed.stdout) == table(whole.stdout)
     assert table(whole.stdout)["means"]["em"]["mean"] == 1.0
+
+
+@pytest.mark.slow
+def test_ten_thousand_questions_take_no_more_memory_than_a_thousand(tmp_path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"rules": [{"prompt": "", "text": "So the answer is: 1."}]}))
+    peaks = []
+    for count in (1_000, 10_000):
+        asked = tmp_path / f"{count}.jsonl"
+        asked.write_text("".join(f'{{"question": "What is {n}?"}}\n' for n in range(count)))
+        options = ["-s", "nor", "-m", f"scripted:{script}", "--into", str(tmp_path / f"r{count}")]
+        program = (
+            "import resource, sys\nfrom multihop.cli import main\n"
+            "try:\n    main()\nfinally:\n"
+            "    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "    sys.stderr.write(f'\\npeak {peak}')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, "eval", str(asked), *options, "--concurrency", "16"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks.append(int(done.stderr.rpartition("peak ")[2]))
+        assert len(kept(tmp_path / f"r{count}")) == count
+    # Ids and scores of 9,000 more questions; a trace of each would be 15 MB.
+    assert peaks[1] - peaks[0] < 12_000  # kB

@@ -12,7 +12,7 @@ from multihop import names
 from multihop.errors import BadInput
 from multihop.lms.base import LanguageModel
 from multihop.retrievers.base import Retriever
-from multihop.strategies import NAMES, PRESETS, Budget
+from multihop.strategies import PRESETS, Budget
 from multihop.text import Json
 from multihop.trace import Strategy
 
@@ -100,7 +100,7 @@ class Parts:
             max_steps=self.max_steps,
             max_passages=self.max_passages,
             demonstrations=self.demonstrations,
-            budget=self.budget if strategy == "ircot" or strategy not in NAMES else None,
+            budget=self.budget,
             options=self.strategy_options,
         )
 

@@ -366,6 +366,14 @@ def test_a_slot_is_worth_what_it_saves_less_what_others_lose():
 
 
 @pytest.mark.embedded
+def test_thinking_that_the_template_opens_is_known_as_such():
+    lm = LocalLM(chat=True)
+    assert lm._splitter("<assistant><think>\n").feed("Hm.</think>Yes") == ("Yes", "Hm.")
+    assert lm._splitter("<assistant>").feed("Hm.") == ("Hm.", "")
+    assert LocalLM()._splitter("<think>") is None
+
+
+@pytest.mark.embedded
 @pytest.mark.parametrize(
     ("options", "why"),
     [

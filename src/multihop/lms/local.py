@@ -39,7 +39,7 @@ from multihop.errors import (
 )
 from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
 from multihop.lms.gguf import DEFAULT, find_model, trained_window
-from multihop.lms.thinking import ThinkingSplitter
+from multihop.lms.thinking import OPEN, ThinkingSplitter
 from multihop.trace import Tokens
 
 _FINISHES: Mapping[str, Finish] = {
@@ -203,7 +203,7 @@ class LocalLM:
             for index in range(request.n):
                 if request.seed is not None:
                     body["seed"] = request.seed + index
-                async with aclosing(self._generate(door, body)) as pieces:
+                async with aclosing(self._generate(door, body, self._splitter(text))) as pieces:
                     counts = Tokens()
                     async for piece in pieces:
                         counts = piece.tokens or counts
@@ -335,8 +335,13 @@ class LocalLM:
         reply = await self._post(door, "/apply-template", {"messages": messages})
         return str(reply["prompt"])
 
-    async def _generate(self, door: _Door, body: dict[str, object]) -> AsyncGenerator[Piece, None]:
-        splitter = ThinkingSplitter() if self.chat else None
+    def _splitter(self, text: str) -> ThinkingSplitter | None:
+        # A template may have opened the thinking already.
+        return ThinkingSplitter(opened=text.rstrip().endswith(OPEN)) if self.chat else None
+
+    async def _generate(
+        self, door: _Door, body: dict[str, object], splitter: ThinkingSplitter | None
+    ) -> AsyncGenerator[Piece, None]:
         held: list[int] = []  # ids whose text the engine has not sent yet
         async with aclosing(self._events(door, body)) as events:
             async for reply in events:

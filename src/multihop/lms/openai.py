@@ -11,8 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import httpx
-
 from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.openai_failures import Failures, is_too_long, said, shown, status
@@ -203,6 +201,7 @@ class OpenAILM:
             ContextTooLong: The server says that the prompt does not fit.
             BadCompletion: Garbage, or a stream that ends before its finish reason.
         """
+        import httpx  # noqa: PLC0415  # openai 2 lets its errors through in streams
         import openai  # noqa: PLC0415
 
         plan, spent = self._plan, Tokens()

@@ -18,7 +18,7 @@ from typing import Any
 from multihop.errors import BadInput, ContextTooLong, LMRefused, LMUnavailable, MissingExtra
 from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
 from multihop.lms.stops import StopCutter
-from multihop.lms.thinking import ThinkingSplitter
+from multihop.lms.thinking import OPEN, ThinkingSplitter
 from multihop.trace import Tokens
 
 _TAIL = 4
@@ -220,7 +220,11 @@ class TransformersLM:
             **({"temperature": request.temperature, "top_p": request.top_p} if sampled else {}),
             top_k=0 if sampled else 50,
         )
-        splitters = [ThinkingSplitter() if self._chat else None for _ in range(request.n)]
+        # A template may have opened the thinking already.
+        opened = self._chat and self._tokenizer.decode(ids[-20:]).rstrip().endswith(OPEN)
+        splitters = [
+            ThinkingSplitter(opened=opened) if self._chat else None for _ in range(request.n)
+        ]
         watcher = _Watcher(
             tokenizer=self._tokenizer,
             rows=[

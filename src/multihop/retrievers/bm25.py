@@ -32,7 +32,8 @@ Form = Literal["paper", "official", "text"]
 `paper`: text and title are searched with the same words; only allowed titles compete; of
 passages with the same text the best stays.
 `official`: the released code's search, traps included; see `elastic_form`.
-`text`: the text alone; otherwise as `paper`.
+`text`: the text alone; only allowed titles compete; nothing collapses. Elasticsearch's plain
+`match`.
 """
 
 
@@ -129,6 +130,8 @@ class BM25:
             clauses = [(Occur.Must, _any(words))]
             if query.titles is not None:
                 clauses.append((Occur.Must, self._one_of(query.titles)))
+            if self.form == "text":
+                return self._rank(searcher, clauses, k)
             return self._distinct(searcher, clauses, k, "text")
 
         clauses = [(Occur.Should, word) for word in words]

@@ -49,7 +49,7 @@ _PICTURE = f"(?:{_SKINNED}|[PBa]{_X}V?+)"
 _NEXT = f"(?:(?<=Z)(?:{_PICTURE}|M{_X})|Z(?:Z*+{_PICTURE}|M{_X}))"
 _EMOJI = f"(?:Z*+{_PICTURE}|M{_X})(?:{_NEXT}++|G++g)?+|k(?:{_X}VU|[EZGgs]*+U){_X}|R{_Y}R{_Y}"
 _TOKEN = re.compile(f"{_WORD}|{_EMOJI}|(?:[Ss]{_Y})++|[JI]{_Y}|(?:Z++|_)(?P<nothing>)")
-_PIECE = 16 * LONGEST
+_PIECE = 4 * LONGEST
 _JOINERS = re.compile("_++")
 _EMOJI_TOKEN = re.compile(_EMOJI)
 

@@ -1,0 +1,140 @@
+"""What every retriever keeps. A new one joins by a line in `RETRIEVERS`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from multihop.retrievers.base import Retriever
+from multihop.retrievers.bm25 import BM25
+from multihop.retrievers.bm25_index import build_index
+from multihop.testing import TitleRetriever
+from multihop.text import Passage, Query
+
+CORPUS = (
+    Passage("a", "Lost Gravity", "Lost Gravity is a roller coaster built by Mack Rides."),
+    Passage("b", "Mack Rides", "Mack Rides is a company in Germany.", {"page": 3}),
+    Passage("c", "Mack Rides", "The Mack Rides company built Lost Gravity in 2016."),
+    Passage("d", "", "A passage without a title tells of Lost Gravity too."),
+    Passage("e", "Odd \x00 \ud800 \U0001f600", "Gravity \x00 \udfff \U0001f600 שלום " + "x" * 99),
+    Passage("f", "Empty", ""),
+)
+
+
+RETRIEVERS: dict[str, Callable[[Path], Retriever]] = {
+    "bm25 paper": lambda index: BM25(index, "paper"),
+    "bm25 official": lambda index: BM25(index, "official"),
+    "bm25 text": lambda index: BM25(index, "text"),
+    "titles": lambda _: TitleRetriever(*(p for p in CORPUS if p.title)),
+}
+LIMITS_TITLES = [name for name in RETRIEVERS if name != "titles"]
+GRAVITY = Query("Lost Gravity of Mack Rides")  # both titles, and words of four texts
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("contract") / "index"
+    build_index(CORPUS, folder)
+    return folder
+
+
+@pytest.fixture(params=RETRIEVERS)
+def retriever(request: pytest.FixtureRequest, index: Path) -> Retriever:
+    return RETRIEVERS[request.param](index)
+
+
+def test_it_is_a_retriever_with_a_name(retriever):
+    assert isinstance(retriever, Retriever)
+    assert retriever.name
+
+
+async def test_a_corpus_smaller_than_k_gives_fewer(retriever):
+    [hits] = await retriever.search([GRAVITY], 1000)
+    assert 0 < len(hits) <= len(CORPUS)
+
+
+async def test_k_is_the_most_and_a_shorter_ranking_is_the_beginning_of_a_longer(retriever):
+    [longer] = await retriever.search([GRAVITY], 3)
+    [shorter] = await retriever.search([GRAVITY], 1)
+    assert len(longer) == 3
+    assert shorter == longer[:1]
+
+
+async def test_the_best_hit_comes_first(retriever):
+    [hits] = await retriever.search([GRAVITY], 10)
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_no_passage_is_given_twice(retriever):
+    [hits] = await retriever.search([GRAVITY], 10)
+    assert len({hit.passage.id for hit in hits}) == len(hits)
+
+
+async def test_passages_come_back_as_they_were_given(retriever):
+    [hits] = await retriever.search(
+        [Query("Lost Gravity, Mack Rides, Odd \x00 \ud800 😀 שלום")], 10
+    )
+    given = {passage.id: passage for passage in CORPUS}
+    assert hits
+    for hit in hits:
+        assert hit.passage == given[hit.passage.id]
+
+
+async def test_rankings_stand_in_the_order_of_the_queries_repeats_included(retriever):
+    queries = [GRAVITY, Query("zzz"), GRAVITY, Query("Mack Rides")]
+    rankings = await retriever.search(queries, 2)
+    alone = [(await retriever.search([query], 2))[0] for query in queries]
+    assert rankings == alone
+    assert rankings[0] == rankings[2] != rankings[3]
+
+
+async def test_nothing_asked_is_nothing_found(retriever):
+    assert await retriever.search([], 3) == []
+
+
+@pytest.mark.parametrize("text", ["", "   ", "zzz", "the of and", "\ud800", '?!*:"+-'])
+async def test_a_query_that_matches_nothing_gets_an_empty_ranking(retriever, text):
+    assert await retriever.search([Query(text)], 3) == [[]]
+
+
+@pytest.mark.parametrize(
+    "text", ['"Lost" +Gravity -Mack:x~2 (a OR b)', "lost " * 5000, "x" * 10**5]
+)
+async def test_no_query_is_read_as_syntax_or_refused(retriever, text):
+    await retriever.search([Query(text)], 3)
+
+
+async def test_closing_twice_is_harmless(retriever):
+    await retriever.aclose()
+    await retriever.aclose()
+
+
+@pytest.fixture(params=LIMITS_TITLES)
+def limiting(request: pytest.FixtureRequest, index: Path) -> Retriever:
+    return RETRIEVERS[request.param](index)
+
+
+async def test_titles_limit_a_search_case_and_outer_blanks_aside(limiting):
+    [hits] = await limiting.search([Query(GRAVITY.text, titles=(" mack RIDES ",))], 10)
+    assert {hit.passage.id for hit in hits} == {"b", "c"}
+
+
+async def test_several_titles_are_all_allowed(limiting):
+    [hits] = await limiting.search([Query(GRAVITY.text, titles=("Mack Rides", "Lost Gravity"))], 10)
+    assert {hit.passage.id for hit in hits} == {"a", "b", "c"}
+
+
+async def test_no_title_allowed_is_nothing_found(limiting):
+    assert await limiting.search([Query(GRAVITY.text, titles=())], 10) == [[]]
+
+
+async def test_an_unknown_title_is_nothing_found(limiting):
+    assert await limiting.search([Query(GRAVITY.text, titles=("No Such Page",))], 10) == [[]]
+
+
+async def test_a_search_by_title_gives_one_passage_a_page(limiting):
+    [hits] = await limiting.search([Query("mack rides", by_title=True)], 10)
+    assert [hit.passage.title for hit in hits] == ["Mack Rides"]
+    [hits] = await limiting.search([Query("coaster", by_title=True)], 10)
+    assert hits == []

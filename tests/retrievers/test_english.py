@@ -1,0 +1,106 @@
+"""The analyzer: equal to Lucene's `english`, on recorded and on awkward text."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import rows
+from multihop.retrievers.english import STOP_WORDS, analyze
+from multihop.retrievers.porter import stem
+from multihop.retrievers.words import LONGEST, words
+
+
+def test_every_recorded_text_is_cut_as_lucene_cuts_it():
+    recorded = rows("golden/english_analyzer.jsonl")
+    wrong = [row for row in recorded if analyze(row["text"]) != row["tokens"]]
+    assert len(recorded) > 10_000
+    assert not wrong, f"{len(wrong)} of {len(recorded)} differ, first {wrong[0]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The Foxes' and the fox's dens", ["fox", "fox", "den"]),
+        ("O’Neil’s ＇s X＇S", ["o’neil", "s", "x"]),
+        ("can't U.S.A. a.b:c 3:4", ["can't", "u.s.a", "a.b:c", "3", "4"]),
+        ("1,000.5 1,x 3'4;5 -7 5%", ["1,000.5", "1", "x", "3'4;5", "7", "5"]),
+        ("snake_case _x __ _1_", ["snake_cas", "_x", "_1_"]),
+        ("naïve İstanbul ΟΔΟΣ", ["naïv", "istanbul", "οδοσ"]),
+        ("東京タワーとひらがな", ["東", "京", "タワー", "と", "ひ", "ら", "が", "な"]),
+        ("서울 ภาษาไทยx ＡＢ１２", ["서울", "ภาษาไทย", "x", "ａｂ１２"]),
+        ("צה\"ל ה'5", ['צה"ל', "ה'5"]),
+        ("♠ © BoK® 1️⃣ #️⃣ # 🇩🇪🇫🇷🇩", ["♠", "©", "bok", "®", "1️⃣", "#️⃣", "🇩🇪", "🇫🇷"]),
+        ("👩‍👩‍👧 👍🏽👍 🤷‍♂️ ☎︎", ["👩‍👩‍👧", "👍🏽", "👍", "🤷‍♂️", "☎"]),
+        ("a\u00adb x\u200by z\u0301s", ["a\u00adb", "x", "y", "z\u0301"]),
+        ("\U0001d49cs", ["\U0001d49c"]),  # two UTF-16 units and an s: long enough to stem
+        ("nul\0nul \ud800x\udfff", ["nul", "nul", "x"]),
+        ("", []),
+        ("to be or not to be", ["be", "be"][:0]),
+    ],
+)
+def test_awkward_text_is_cut_as_lucene_cuts_it(text, terms):
+    assert analyze(text) == terms
+
+
+@pytest.mark.parametrize(
+    "word", ["x" * 255, "x" * 256, "x" * 700, "é" * 300, "\U0001d49c" * 300, "é" + "_" * 700 + "z"]
+)
+def test_a_word_over_255_units_is_cut_and_nothing_of_it_is_lost(word):
+    pieces = words(word)
+    assert all(len(piece.encode("utf-16-le")) // 2 <= LONGEST for piece in pieces)
+    assert "".join(pieces).replace("_", "") == word.replace("_", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["_", "é_", "é" + "a'" * 9, "\u200d", "😀\ufe0f", "#\u0301", 'א"', "🇩", "é_\u0301", "x\u0301"],
+)
+def test_no_text_takes_more_than_its_length(text):
+    def seconds(length: int) -> float:
+        long = (text * length)[:length]
+        began = time.process_time()
+        words(long)
+        return time.process_time() - began
+
+    seconds(1000)
+    assert seconds(100_000) < 2.0  # quadratic time would be minutes
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_any_text_gives_terms_without_blanks(text):
+    for term in analyze(text):
+        assert term
+        assert not any(char.isspace() for char in term)
+        assert term not in STOP_WORDS
+
+
+@given(st.text(alphabet="ab_1.,':; é\"#*", max_size=40))
+def test_the_short_way_for_ascii_agrees_with_the_long_one(text):
+    from multihop.retrievers.words import _any_words
+
+    def told(found: list[str]) -> list[str]:
+        return [word for word in found if word.strip("_")]
+
+    ascii_text = text.replace("é", "")
+    assert told(words(ascii_text)) == told(_any_words(ascii_text))
+
+
+@pytest.mark.parametrize(
+    ("word", "stemmed"),
+    [  # the examples of Porter's paper, step by step
+        ("caresses", "caress"), ("ponies", "poni"), ("ties", "ti"), ("cats", "cat"),
+        ("feed", "feed"), ("agreed", "agre"), ("plastered", "plaster"), ("bled", "bled"),
+        ("motoring", "motor"), ("sing", "sing"), ("conflated", "conflat"), ("troubled", "troubl"),
+        ("sized", "size"), ("hopping", "hop"), ("tanned", "tan"), ("falling", "fall"),
+        ("hissing", "hiss"), ("fizzed", "fizz"), ("failing", "fail"), ("filing", "file"),
+        ("happy", "happi"), ("sky", "sky"), ("relational", "relat"), ("rational", "ration"),
+        ("vietnamization", "vietnam"), ("triplicate", "triplic"), ("hopefulness", "hope"),
+        ("revival", "reviv"), ("adoption", "adopt"), ("probate", "probat"), ("rate", "rate"),
+        ("cease", "ceas"), ("controll", "control"), ("roll", "roll"),
+        ("possibly", "possibl"), ("archaeology", "archaeolog"), ("as", "as"), ("ss", "ss"),
+    ],
+)  # fmt: skip
+def test_words_are_stemmed_as_in_porters_paper(word, stemmed):
+    assert stem(word) == stemmed

@@ -409,7 +409,7 @@ def test_an_index_made_with_another_analyzer_is_refused(folder):
     "damage",
     [
         lambda folder: edited(folder, passages=7, next_number=9),
-        lambda folder: edited(folder, **{"folder": "../elsewhere"}),
+        lambda folder: edited(folder, folder="../elsewhere"),
         lambda folder: edited(folder, content_hash=None),
         lambda folder: edited(folder, unknown=1),
         lambda folder: (folder / "manifest.json").write_text("{"),

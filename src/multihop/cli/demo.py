@@ -2,20 +2,23 @@
 
 import asyncio
 import hashlib
-import json
 import os
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
 
 from multihop import names, runs
 from multihop.cli.render import Drawing, terminal, visible
+from multihop.corpus import Reader
+from multihop.datasets import QuestionFile
 from multihop.errors import CorpusError
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
-from multihop.text import Passage, Question
+from multihop.text import Question
 from multihop.trace import Trace, trace
+
+DATA = files("multihop") / "data"
 
 QUESTION = "bridge-01"
 """Asked unless told otherwise."""
@@ -31,7 +34,7 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
     ID names one of the shipped questions. The first call builds the index, under the user's
     cache folder.
     """
-    known = _questions()
+    known = shipped_questions()
     if list_them:
         for each in known.values():
             click.echo(f"{each.id:<14} {each.text}")
@@ -71,32 +74,20 @@ async def _ask(question: Question, index: Path, *, prompts: bool) -> Trace:
 
 def shipped_index() -> Path:
     """The index over the shipped corpus; built when it is not there in this very form."""
-    corpus = files("multihop").joinpath("data", "corpus.jsonl").read_text(encoding="utf-8")
-    digest = hashlib.sha256(corpus.encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    index = cache / "multihop" / f"demo-{digest}"
-    try:
-        BM25(index)
-    except CorpusError:  # not there yet, or of an older format
-        records = [json.loads(line) for line in corpus.splitlines()]
-        passages = [Passage(r["id"], r["title"], r["text"]) for r in records]
-        click.echo(f"Indexing {len(passages)} passages into {index}", err=True)
-        index.parent.mkdir(parents=True, exist_ok=True)
-        build_index(passages, index)
+    with as_file(DATA / "corpus.jsonl") as corpus:
+        digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        index = cache / "multihop" / f"demo-{digest}"
+        try:
+            BM25(index)
+        except CorpusError:  # not there yet, or of an older format
+            click.echo(f"Indexing the shipped corpus into {index}", err=True)
+            index.parent.mkdir(parents=True, exist_ok=True)
+            build_index(Reader([corpus]), index)
     return index
 
 
-def _questions() -> dict[str, Question]:
-    text = files("multihop").joinpath("data", "questions.jsonl").read_text(encoding="utf-8")
-    records = [json.loads(line) for line in text.splitlines()]
-    return {
-        r["id"]: Question(
-            r["question"],
-            id=r["id"],
-            answers=tuple(r["answers"]),
-            gold_ids=tuple(r["gold_paragraph_ids"]),
-            gold_titles=tuple(r["gold_titles"]),
-            kind=r["type"],
-        )
-        for r in records
-    }
+def shipped_questions() -> dict[str, Question]:
+    """The shipped questions by id."""
+    with as_file(DATA / "questions.jsonl") as path:
+        return {question.id: question for question in QuestionFile(path)}

@@ -207,7 +207,7 @@ class TransformersLM:
         ends = own.eos_token_id if own.eos_token_id is not None else self._tokenizer.eos_token_id
         ends = [ends] if isinstance(ends, int) else list(ends or ())
         sampled = request.temperature > 0
-        config = GenerationConfig(  # type: ignore[no-untyped-call]
+        config = GenerationConfig(
             max_new_tokens=request.max_tokens,
             do_sample=sampled,
             num_return_sequences=request.n if sampled else 1,

@@ -93,6 +93,27 @@ async def test_searches_that_bring_nothing_new_end_the_chain():
 
 
 @pytest.mark.spacy
+class Endless(ScriptedLM):
+    """Every completion runs to its token limit."""
+
+    def _next(self, request):
+        return super()._next(request)[0], "length"
+
+
+async def test_a_sentence_cut_at_the_token_limit_ends_the_chain():
+    lm = Endless("a film by a film by a film by", "a film by", "a film by")
+    run = await trace(ircot(lm), QUESTION)
+    assert run.answer.stop == "no_gain"
+    assert len(run.thoughts) == 1
+
+
+async def test_a_readers_text_cut_at_the_token_limit_is_no_answer():
+    lm = Endless("So the answer is: x.", "Lost Gravity was built by", "")
+    run = await trace(ircot(lm, preset="paper"), QUESTION)
+    assert run.answer.text == ""
+    assert "cut at its token limit" in run.answer.reason
+
+
 async def test_the_release_repeats_itself_up_to_its_step_limit():
     lm = ScriptedLM(*["The mill is old."] * 10, "Germany")
     run = await trace(ircot(lm, preset="official"), QUESTION)

@@ -10,7 +10,7 @@ from multihop.strategies.rules import Eviction, Preset
 from multihop.strategies.titles import propose_titles
 from multihop.strategies.writing import Writer
 from multihop.text import Json, Question
-from multihop.trace import Answer, Search, Step, StopReason
+from multihop.trace import Answer, Search, Step, StopReason, Thought
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class IRCoT:
             taken += [search, thought]
             stop = (
                 preset.stop(thoughts, self.max_steps)
+                or runaway(preset, thought)
                 or self._nothing_new(preset, taken)
                 or self.budget.ended(taken)
             )
@@ -116,3 +117,9 @@ class IRCoT:
         if preset.mended and len(recent) == self.patience and not full:
             return None if any(search.kept for search in recent) else "no_gain"
         return None
+
+
+def runaway(preset: Preset, thought: Thought) -> StopReason | None:
+    """Whether a sentence was cut by the token limit: the release would go on from its middle."""
+    cut = thought.call is not None and "length" in thought.call.finishes
+    return "no_gain" if preset.mended and cut else None

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import rows
+from multihop.retrievers import words as words_module
 from multihop.retrievers.english import STOP_WORDS, analyze
 from multihop.retrievers.porter import stem
 from multihop.retrievers.words import LONGEST, words
@@ -76,15 +77,28 @@ def test_any_text_gives_terms_without_blanks(text):
         assert term not in STOP_WORDS
 
 
-@given(st.text(alphabet="ab_1.,':; é\"#*", max_size=40))
-def test_the_short_way_for_ascii_agrees_with_the_long_one(text):
-    from multihop.retrievers.words import _any_words
+EUROPEAN = "".join(
+    char for char in map(chr, range(0x20AD)) if words_module._EUROPEAN.fullmatch(char)
+)
 
+
+@given(st.text(alphabet=st.one_of(st.sampled_from("ab_1.,':;’ é"), st.sampled_from(EUROPEAN))))
+def test_the_short_ways_agree_with_the_long_one(text):
     def told(found: list[str]) -> list[str]:
         return [word for word in found if word.strip("_")]
 
-    ascii_text = text.replace("é", "")
-    assert told(words(ascii_text)) == told(_any_words(ascii_text))
+    assert told(words(text)) == told(words_module._any_words(text))
+    assert told(words(text + "猫")) == told(words_module._any_words(text + "猫"))
+
+
+def test_the_short_way_has_the_characters_of_the_table():
+    for char in EUROPEAN:
+        kind = words_module._CLASSES[ord(char)]
+        assert kind in " AN_:,.'\"k", f"{char!r} is {kind}"
+        assert (words(char) == [char]) == (kind in "AN_"), f"{char!r} is {kind}"
+        for around, joins in (("x", ":.'"), ("1", ",.'")):
+            whole = around + char + around
+            assert (words(whole) == [whole]) == (kind in "AN_" + joins), f"{char!r} is {kind}"
 
 
 @pytest.mark.parametrize(

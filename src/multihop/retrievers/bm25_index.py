@@ -309,17 +309,17 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _document(passage: Passage, number: int) -> tantivy.Document:
+def _document(passage: Passage, number: int, key: str, stored: bytes) -> tantivy.Document:
     document = tantivy.Document()
     document.add_text("title", " ".join(analyze(passage.title)))
     document.add_text("text", " ".join(analyze(passage.text)))
-    document.add_text("key", id_key(passage.id))
+    document.add_text("key", key)
     document.add_unsigned("number", number)
     document.add_unsigned("text_key", folded_key(passage.text))
     document.add_unsigned("title_key", folded_key(passage.title))
     # Only a passage that says that it is no abstract stays out of title searches.
     document.add_boolean("abstract", passage.metadata.get("is_abstract") is not False)
-    document.add_bytes("passage", _encoded(passage))
+    document.add_bytes("passage", stored)
     return document
 
 
@@ -338,13 +338,16 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # lone surrogates survive
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
 def _encoded(passage: Passage) -> bytes:
-    record = [passage.id, passage.title, passage.text, dict(passage.metadata)]
-    return _bytes(json.dumps(record if passage.metadata else record[:3], ensure_ascii=False))
+    record = [passage.id, passage.title, passage.text]
+    return _bytes(_JSON.encode([*record, dict(passage.metadata)] if passage.metadata else record))
 
 
-def _digest(passage: Passage) -> int:
-    return int.from_bytes(hashlib.blake2b(_encoded(passage), digest_size=16).digest(), "big")
+def _digest(stored: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(stored, digest_size=16).digest(), "big")
 
 
 _HASHES = 1 << 128
@@ -383,7 +386,7 @@ def _write(
     try:
         for passage in delete.values():
             writer.delete_documents_by_term("key", id_key(passage.id))
-            counted.content -= _digest(passage)
+            counted.content -= _digest(_encoded(passage))
         for passage in passages:
             key = id_key(passage.id)
             short = int(key[:16], 16)
@@ -392,9 +395,10 @@ def _write(
                 (on_duplicate or _refuse)(passage)
                 continue
             seen.add(short)
-            writer.add_document(_document(passage, number + counted.passages))
+            stored = _encoded(passage)
+            writer.add_document(_document(passage, number + counted.passages, key, stored))
             counted.passages += 1
-            counted.content += _digest(passage)
+            counted.content += _digest(stored)
             if progress and counted.passages % 256 == 0:
                 progress(counted.passages)
         writer.commit()

@@ -19,16 +19,23 @@ def words(text: str) -> list[str]:
 
     A run of underscores alone may be among them.
     """
-    if text.isascii():
-        found: list[str] = _ASCII_WORD.findall(text)
-        if not found or max(map(len, found)) <= LONGEST:
-            return found
-    return _any_words(text)
+    if text.isascii() or _EUROPEAN.fullmatch(text):
+        found: list[str] = _EUROPEAN_WORD.findall(text)
+    else:
+        found = _short_words(text)
+    if found and max(map(len, found)) > LONGEST // 2:
+        return _any_words(text)
+    return found
 
 
-# Most English text is ASCII, where this says it all.
-_ASCII_WORD = re.compile(
-    r"\w++(?:(?:(?<=[A-Za-z])[:.'](?=[A-Za-z])|(?<=[0-9])[,;.'](?=[0-9]))\w++)*+", re.ASCII
+# Most English text has no other characters than these, and then this says it all.
+_EUROPEAN = re.compile(
+    "[\x00-\x7f\xa0-\xa8\xaa-\xac\xaf-\xb6\xb8-\u024f\u2010-\u2023\u2025\u2026\u20ac]*+"
+)
+_L = "A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\u024f"
+_EUROPEAN_WORD = re.compile(
+    f"[{_L}0-9_]++(?:(?:(?<=[{_L}])[:.'\u2018\u2019](?=[{_L}])"
+    f"|(?<=[0-9])[,;.'\u2018\u2019](?=[0-9]))[{_L}0-9_]++)*+"
 )
 
 # Other text is mapped to one class letter a character (`word_break.txt` explains them), and
@@ -49,6 +56,7 @@ _PICTURE = f"(?:{_SKINNED}|[PBa]{_X}V?+)"
 _NEXT = f"(?:(?<=Z)(?:{_PICTURE}|M{_X})|Z(?:Z*+{_PICTURE}|M{_X}))"
 _EMOJI = f"(?:Z*+{_PICTURE}|M{_X})(?:{_NEXT}++|G++g)?+|k(?:{_X}VU|[EZGgs]*+U){_X}|R{_Y}R{_Y}"
 _TOKEN = re.compile(f"{_WORD}|{_EMOJI}|(?:[Ss]{_Y})++|[JI]{_Y}|(?:Z++|_)(?P<nothing>)")
+_ODD = re.compile(f"[aZ_]|[^ ]{{{LONGEST}}}")  # where a token may not be what it seems
 _PIECE = 4 * LONGEST
 _JOINERS = re.compile("_++")
 _EMOJI_TOKEN = re.compile(_EMOJI)
@@ -79,7 +87,16 @@ def _table() -> tuple[list[int], list[int], list[str]]:
 _CLASSES = _Classes()
 
 
+def _short_words(text: str) -> list[str]:
+    """As `_any_words`, where no word is too long."""
+    classes = text.translate(_CLASSES)
+    if _ODD.search(classes):
+        return _any_words(text)
+    return [text[slice(*token.span())] for token in _TOKEN.finditer(classes)]
+
+
 def _any_words(text: str) -> list[str]:
+    """Any text in time that grows with its length."""
     classes = text.translate(_CLASSES)
     found = []
     at = 0

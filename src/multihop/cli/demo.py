@@ -20,7 +20,7 @@ from multihop.trace import Trace, trace
 
 DATA = files("multihop") / "data"
 
-QUESTION = "bridge-01"
+QUESTION = "bridge-07"
 """Asked unless told otherwise."""
 
 
@@ -48,7 +48,7 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
     click.echo(visible(answer))
     click.echo(
         f"\nGold answer: {' | '.join(asked.answers)}. The embedded model has 135 million "
-        "parameters: its hops are often right, its answers less so.\n"
+        "parameters: it shows how the method works, not how well.\n"
         "Name a larger one with --model openai:MODEL@URL or local:FILE.gguf.",
         err=True,
     )

@@ -194,7 +194,7 @@ class TitleRetriever:
             [
                 Hit(passage, 1.0)
                 for passage in self.passages
-                if passage.title.lower() in query.text.lower()
+                if passage.title and passage.title.lower() in query.text.lower()
             ][:k]
             for query in queries
         ]

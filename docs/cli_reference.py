@@ -26,7 +26,7 @@ user's data folder, `~/.local/share`).
 def reference() -> str:
     """The whole page."""
     parts = [HEAD]
-    root = click.Context(cli, info_name="multihop", **_sizes())
+    root = click.Context(cli, info_name="multihop", **cli.context_settings, **_sizes())
     parts.append(f"## multihop\n\n```\n{cli.get_help(root)}\n```\n")
     for name in COMMANDS:
         command = cli.get_command(root, name)

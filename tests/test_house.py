@@ -31,6 +31,7 @@ FLOORS = {
     "evaluation": 3,
     "runs": 3,
     "cli": 4,
+    "__main__": 5,
 }
 
 PROTOCOLS = ("multihop.lms.base", "multihop.retrievers.base")

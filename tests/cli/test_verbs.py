@@ -44,7 +44,7 @@ def test_the_reference_in_the_docs_is_what_the_commands_say() -> None:
 
 
 def test_every_option_has_help() -> None:
-    root = click.Context(cli)
+    root = click.Context(cli, **cli.context_settings)
     for name, (_, short) in COMMANDS.items():
         command = cli.get_command(root, name)
         assert command, name

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import ClassVar
 
 import pytest
@@ -249,6 +249,15 @@ async def test_answers_come_in_order_though_they_are_found_out_of_order() -> Non
     assert most == 3
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Children can be interrupted even where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_answer_comes_before_the_next_question_is_written(index, script) -> None:
     with subprocess.Popen(
         command("ask", "--index", index, "-m", script),
@@ -283,6 +292,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(index, script) -> None:
         assert process.wait(20) != 0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_an_evaluation_cleanly_and_it_resumes(index, tmp_path) -> None:
     script = tmp_path / "slow.json"
     rules = [{"prompt": "", "text": "So the answer is: 1."}]

@@ -470,7 +470,9 @@ def _current(folder: Path) -> str:
 def _clean(folder: Path, keep: str) -> None:
     for path in folder.iterdir():
         if _GENERATION.fullmatch(path.name) and path.name != keep:
-            shutil.rmtree(path)
+            # A reader that is just opening it may put its lock file back; the next writer
+            # removes what is left.
+            shutil.rmtree(path, ignore_errors=True)
     (folder / "manifest.json.new").unlink(missing_ok=True)
 
 

@@ -37,7 +37,7 @@ def test_demonstrations_are_made_as_by_the_releases_generator():
 
 INSTANCE = {
     "question_id": "q",
-    "question_text": " Where was the writer of Ode born? ",
+    "question_text": "Where was the writer of Ode born?",
     "answers_objects": [{"spans": ["Tarn"]}],
     "contexts": [
         {"title": "Ode", "paragraph_text": "Ode is by Ida.\nIt is short.", "is_supporting": True},

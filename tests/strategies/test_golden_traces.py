@@ -116,7 +116,9 @@ async def replay(row):
         assert stop == STOPS.get(expected["stop_reason"], "answered")
         if given["system"].endswith("_qa"):
             prediction = list(run.answer.answers) or run.answer.text
-            assert prediction == expected["prediction"]
+            wanted = expected["prediction"]
+            # The parts of a list are texts in ours; the release scores them as texts too.
+            assert prediction == ([str(p) for p in wanted] if isinstance(wanted, list) else wanted)
         else:
             passages = table(run)
             kept = [passages[i] for i in run.collected]

@@ -92,7 +92,6 @@ async def test_searches_that_bring_nothing_new_end_the_chain():
     assert len(run.thoughts) == 3
 
 
-@pytest.mark.spacy
 class Endless(ScriptedLM):
     """Every completion runs to its token limit."""
 
@@ -114,6 +113,7 @@ async def test_a_readers_text_cut_at_the_token_limit_is_no_answer():
     assert "cut at its token limit" in run.answer.reason
 
 
+@pytest.mark.spacy
 async def test_the_release_repeats_itself_up_to_its_step_limit():
     lm = ScriptedLM(*["The mill is old."] * 10, "Germany")
     run = await trace(ircot(lm, preset="official"), QUESTION)
@@ -195,7 +195,7 @@ async def test_the_demonstration_block_never_changes_within_a_run():
 async def test_passages_go_before_demonstrations_when_the_window_is_small():
     long = [Passage(f"p{n}", f"Title {n}", f"{n} " + "word " * 40) for n in range(4)]
     retriever = ScriptedRetriever({"In country was Lost Gravity made?": long})
-    lm = ScriptedLM("So the answer is: x.", "So the answer is: x.", window=350)
+    lm = ScriptedLM("So the answer is: x.", "So the answer is: x.", window=500)
     run = await trace(ircot(lm, retriever), QUESTION)
     assert lm.prompts[0].startswith("Wikipedia Title: Ode")
     assert "Title 0" in lm.prompts[0]

@@ -7,10 +7,12 @@ escaped (`Zo\u00eb`) and `1e5` becomes `100000.0`.
 
 import json
 import re
+import warnings
 
 OFFICIAL_PATTERN = re.compile(r".* answer is:? (.*)\.?")
-_STATED = re.compile(r"^.*\banswer is\b\s*:?\s*(.+?)\s*$", re.IGNORECASE | re.DOTALL)
-_ABBREVIATED = re.compile(r"(?:^|[\s.])(?:\w\.)+$")
+_STATEMENT = re.compile(r"\banswer is\b\s*:?", re.IGNORECASE)
+_ABBREVIATED = re.compile(r"(?:^|[\s.])(?:[^\W\d_]\.)+$")
+_QUOTES = '"“”'
 
 
 def stated(text: str) -> str | None:
@@ -19,16 +21,32 @@ def stated(text: str) -> str | None:
     Case does not matter; quotes around the answer and one final full stop go, unless the
     stop belongs to an abbreviation ("U.S."). The last statement of several counts.
     """
-    found = _STATED.match(text.strip())
-    return tidy(found[1]) or None if found else None
+    pieces = _STATEMENT.split(text)
+    return tidy(pieces[-1]) or None if len(pieces) > 1 else None
 
 
 def tidy(answer: str) -> str:
     """An answer without outer quotes and final full stop; accents stay as they are."""
-    answer = answer.strip().strip('"“”').strip()
+    answer = _unquoted(answer.strip())
     if answer.endswith(".") and not _ABBREVIATED.search(answer):
         answer = answer[:-1].rstrip()
-    return answer.strip('"“”').strip()
+    return _unquoted(answer)
+
+
+def _unquoted(answer: str) -> str:
+    """Quotes around all of it go; those around a part of it (`"A" and "B"`) stay."""
+    inner = answer.strip(_QUOTES)
+    return answer if any(mark in inner for mark in _QUOTES) else inner.strip()
+
+
+def titles(written: str) -> tuple[str, ...]:
+    """Titles out of IIRC's title generation, in our reading.
+
+    As in the release, but a JSON string is one title, and nothing is no title.
+    """
+    value = _parsed(written)
+    found = (value,) if isinstance(value, str) else official_titles(written)
+    return tuple(title for title in found if title.strip())
 
 
 # --- IRCoT's release ------------------------------------------------------------------------
@@ -43,10 +61,8 @@ def official_exit(sentence: str) -> str | None:
 def official_store(written: str) -> str:
     """What an LM wrote, as the release stores it: ASCII JSON, parsed first if it is JSON."""
     written = written.strip()
-    try:
-        return json.dumps(json.loads(written))
-    except ValueError:
-        return json.dumps(written)
+    value = _parsed(written)
+    return json.dumps(written if value is _NO_JSON else value)
 
 
 def official_extract(
@@ -64,19 +80,16 @@ def official_extract(
     if found is None:
         return None
     answer = _without_stop(found[1]) if drop_full_stop else found[1]
-    if not _is_json(answer):
-        unescaped = _unescape(answer)
-        if unescaped is not None and _is_json(unescaped):
-            return json.dumps(json.loads(unescaped))
+    if _parsed(answer) is _NO_JSON:
+        value = _parsed(_unescaped(answer))
+        if value is not _NO_JSON:
+            return json.dumps(value)
     return answer
 
 
 def official_prediction(answer: str) -> str | list[object]:
     """A stage's answer as written to the prediction file: a JSON list or string unwrapped."""
-    try:
-        value = json.loads(answer)
-    except ValueError:
-        return answer
+    value = _parsed(answer)
     return value if isinstance(value, (list, str)) else answer
 
 
@@ -102,13 +115,12 @@ def official_titles(stored: str) -> tuple[str, ...]:
     """Titles out of IIRC's title generation.
 
     A JSON list, or an object's keys; a JSON string is taken letter by letter, as the release
-    does. Text that is no
-    JSON loses quotes and brackets and is split at commas (so "Cooksville, Illinois" becomes
-    two titles). A number or null, which ends the release's run, gives no title.
+    does. Text that is no JSON loses quotes and brackets and is split at commas (so
+    "Cooksville, Illinois" becomes two titles). A number or null, which ends the release's
+    run, gives no title.
     """
-    try:
-        value = json.loads(stored)
-    except ValueError:
+    value = _parsed(stored)
+    if value is _NO_JSON:
         value = [part.strip() for part in re.sub(r'["\[\]]', "", stored).split(",")]
     if isinstance(value, str):
         return tuple(value)
@@ -123,17 +135,22 @@ def _without_stop(answer: str) -> str:
     return answer.removesuffix(".")
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+_NO_JSON = object()
 
 
-def _unescape(text: str) -> str | None:
+def _parsed(text: str) -> object:
+    """What a text says as JSON, or `_NO_JSON`; brackets without end are none."""
     try:
-        value = json.loads(f'"{text}"')
-    except ValueError:
-        return None
-    return str(value)
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
+def _unescaped(text: str) -> str:
+    """Backslash escapes resolved as Python writes them; the text itself where they are broken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # for an unknown escape, which stays
+        try:
+            return text.encode().decode("unicode_escape")
+        except UnicodeError:
+            return text

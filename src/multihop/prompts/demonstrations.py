@@ -44,8 +44,9 @@ class Demonstration:
 
     @property
     def answered(self) -> str:
-        """What follows `A:`: the chain, or the bare answer."""
-        return self.text.rpartition("\nA:")[2].strip()
+        """What follows the last `A:`: the chain, or the bare answer; "" where there is none."""
+        _, mark, answer = self.text.rpartition("\nA:")
+        return answer.strip() if mark else ""
 
 
 def parse(content: str) -> tuple[Demonstration, ...]:
@@ -53,16 +54,16 @@ def parse(content: str) -> tuple[Demonstration, ...]:
 
     Lines before the first metadata line form an example without metadata. A metadata line
     counts wherever it is indented. As in the release, a metadata line with nothing after it
-    at the end of a file gives the example before it once more, under the new metadata.
+    at the end of a file gives the example before it once more.
 
     Raises:
-        BadInput: A metadata line is not JSON.
+        BadInput: A metadata line is no JSON object.
     """
     found: list[Demonstration] = []
     metadata: Mapping[str, Json] = {}
     lines: list[str] = []
     for number, line in enumerate(content.strip().split("\n"), 1):
-        if not line.strip().startswith(METADATA.strip() + " "):
+        if not line.strip().startswith(METADATA):
             lines.append(line)
             continue
         if lines:
@@ -74,11 +75,16 @@ def parse(content: str) -> tuple[Demonstration, ...]:
                 f"line {number}: the metadata is not JSON ({broken}). "
                 'Expected a line such as: # METADATA: {"qid": "..."}'
             ) from None
+        if not isinstance(metadata, dict):
+            raise BadInput(
+                f"line {number}: the metadata is no JSON object. "
+                'Expected a line such as: # METADATA: {"qid": "..."}'
+            )
         lines = []
     if lines:
         found.append(Demonstration("\n".join(lines), metadata))
     elif found:
-        found.append(Demonstration(found[-1].text, metadata))
+        found.append(found[-1])
     return tuple(found)
 
 
@@ -157,8 +163,9 @@ async def drop_to_fit(
     """Drop examples until they, a test example and the generation fit the limit.
 
     The test example is taken to be as long as the longest example left, times `scale`.
-    Exactly the limit fits. A single example is never dropped (IRCoT's release; the paper does
-    not say). Fitting a whole prompt at call time is another rule: `prompts.fit`.
+    Exactly the limit fits. A lone example is kept whatever its length; of several, all may go
+    (IRCoT's release; the paper does not say). Fitting a whole prompt at call time is another
+    rule: `prompts.fit`.
 
     Args:
         demonstrations: In prompt order.
@@ -169,8 +176,10 @@ async def drop_to_fit(
         longest_first: Drop the longest instead of the last.
     """
     kept = list(demonstrations)
+    if len(kept) == 1:
+        return tuple(kept)
     sizes = await count([d.text for d in kept])
-    while len(kept) > 1 and sum(sizes) + max(sizes) * scale + generation > limit:
+    while kept and sum(sizes) + max(sizes) * scale + generation > limit:
         gone = sizes.index(max(sizes)) if longest_first else -1
         kept.pop(gone)
         sizes.pop(gone)

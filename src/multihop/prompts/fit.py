@@ -6,6 +6,7 @@ from its top, which may leave a text without its title or nothing at all.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from multihop.prompts.demonstrations import BETWEEN, CountTokens
 
@@ -31,9 +32,14 @@ class Fitted:
 
 
 async def fit(
-    prompt: str, *, limit: int, generation: int, count: CountTokens, largest: bool = False
+    prompt: str,
+    *,
+    limit: int,
+    generation: int,
+    count: CountTokens,
+    drop: Literal["first", "last", "largest"] = "first",
 ) -> Fitted:
-    """Drop examples from the front until the prompt fits.
+    """Drop examples until the prompt fits.
 
     Examples go while examples, test example and generation together reach the limit (equality
     is too long, unlike in `drop_to_fit`). Separators are not counted.
@@ -43,7 +49,7 @@ async def fit(
         limit: The window in tokens.
         generation: Tokens kept free for the completion.
         count: Token counter.
-        largest: Drop the largest example first instead of the first.
+        drop: Which example goes; the released configurations drop the first.
     """
     parts = [part.strip() for part in prompt.rstrip().split(BETWEEN)]
     parts = [part for part in parts if part]
@@ -55,7 +61,7 @@ async def fit(
 
     before = len(examples)
     while examples and sum(sizes) + test_size + generation >= limit:
-        gone = sizes.index(max(sizes)) if largest else 0
+        gone = {"first": 0, "last": -1, "largest": sizes.index(max(sizes))}[drop]
         examples.pop(gone)
         sizes.pop(gone)
     text = BETWEEN.join([*examples, test])

@@ -52,30 +52,29 @@ def paragraph(title: str, text: str, words: int) -> str:
 def pin(passages: Sequence[Passage], pinned: Passage | None, where: Pin) -> tuple[Passage, ...]:
     """Passages in prompt order, the pinned one in its place.
 
-    A pinned passage that was never collected comes first, unless it belongs last.
+    It is known by its text; the first passage that has it counts. A pinned passage that was
+    never collected comes first, unless it belongs last.
 
     Raises:
-        BadInput: A passage with the pinned one's text has another title.
+        BadInput: The first passage with the pinned one's text has another title.
     """
     if pinned is None:
         return tuple(passages)
-    others = []
-    place = None
-    for number, passage in enumerate(passages):
-        if passage.text.strip() != pinned.text.strip():
-            others.append(passage)
-            continue
-        if passage.title.strip().lower() != pinned.title.strip().lower():
-            raise BadInput(
-                f"The pinned passage {pinned.title!r} was collected under the title "
-                f"{passage.title!r}. Give the question the passage under its own title."
-            )
-        place = number
-    if where == "last":
-        return (*others, pinned)
-    if where == "stay" and place is not None:
-        return tuple(passages)
-    return (pinned, *others)
+    shown = list(passages)
+    place = next((n for n, passage in enumerate(shown) if passage.text == pinned.text), None)
+    if place is None:
+        place = 0
+        shown.insert(0, pinned)
+    title = shown[place].title
+    if title.strip().lower() != pinned.title.strip().lower():
+        raise BadInput(
+            f"The pinned passage {pinned.title!r} was collected under the title {title!r}. "
+            "Give the question the passage under its own title."
+        )
+    if where == "stay":
+        return tuple(shown)
+    shown.pop(place)
+    return (pinned, *shown) if where == "first" else (*shown, pinned)
 
 
 def unfinished(
@@ -143,6 +142,7 @@ class ChatForm:
 
 
 CHAT_COT = ChatForm()
+CHAT_READ = ChatForm(ask_next="")
 CHAT_DIRECT = ChatForm(SYSTEM_DIRECT, "")
 
 

@@ -46,14 +46,18 @@ def make_demonstration(
     passages = list(pinned)
     if distractors:
         passages = _gold(instance, pinned)
-        others = [c for c in instance["contexts"] if not c["is_supporting"]]
+        others = [
+            c
+            for c in instance["contexts"]
+            if not c["is_supporting"] and (c["title"], c["paragraph_text"]) not in passages
+        ]
         for other in rng.sample(others, min(distractors, len(others))):
             text = _clipped(other["paragraph_text"], splitter, count, longest)
             passages.append((other["title"], text))
         rng.shuffle(passages)
     if pinned:
         passages.sort(key=lambda passage: (passage in pinned) == pinned_last)
-    question = instance["question_text"].strip()
+    question = instance["question_text"]
     answer = _chain(instance) if kind == "cot" else _answer(instance)
     return _demonstration(instance, passages, question, answer)
 
@@ -69,7 +73,7 @@ def make_titles_demonstration(instance: Instance, style: Literal["json", "plain"
     pinned = [(c["title"], c["paragraph_text"]) for c in instance.get("pinned_contexts") or ()]
     main = {title for title, _ in pinned}
     titles = list(dict.fromkeys(t for t, _ in _gold(instance, ()) if t not in main))
-    question = titles_question(instance["question_text"].strip(), len(titles))
+    question = titles_question(instance["question_text"], len(titles))
     if style == "json":
         listed = ", ".join('"{}"'.format(t.replace('"', "'")) for t in titles)
         answer = f"[{listed}]"
@@ -90,18 +94,17 @@ def _gold(instance: Instance, pinned: Sequence[tuple[str, str]]) -> list[tuple[s
 
 
 def _clipped(text: str, splitter: Splitter, count: Callable[[str], int], longest: int) -> str:
-    kept, size = [], 0
+    end, size = 0, 0
     for sentence in splitter(text):
         size += count(sentence)
         if size >= longest:
             break
-        kept.append(sentence)
-    return " ".join(kept)
+        end = text.index(sentence, end) + len(sentence)
+    return text[:end]
 
 
 def _chain(instance: Instance) -> str:
-    sentences = [step["cot_sent"].strip() for step in instance["reasoning_steps"]]
-    return re.sub(" +", " ", " ".join(sentences))
+    return re.sub(" +", " ", " ".join(step["cot_sent"] for step in instance["reasoning_steps"]))
 
 
 def _answer(instance: Instance) -> str:
@@ -113,4 +116,4 @@ def _demonstration(
 ) -> Demonstration:
     shown = [f"{TITLE}{t}\n{text.replace(chr(10), ' ').strip()}" for t, text in passages]
     text = "\n\n".join([*shown, f"Q: {question}\nA: {answer}"])
-    return Demonstration(text, {"qid": instance["question_id"]})
+    return Demonstration(text.strip(), {"qid": instance["question_id"]})

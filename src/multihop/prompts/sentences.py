@@ -5,6 +5,7 @@ Two splitters. `light` is sentencex (Wikimedia; many scripts, abbreviation-safe)
 `official` needs it (extra `official`).
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from multihop.errors import MissingExtra
 
 Splitter = Callable[[str], list[str]]
-"""Sentences of a text, in order; joined they give the text."""
+"""Sentences of a text, in order; between them stands nothing but blanks."""
+
+_LAST_WORD = re.compile(r"\w+$")
 
 
 def light(text: str) -> list[str]:
@@ -45,7 +48,7 @@ def _english() -> Any:
 
 
 def spacy(text: str) -> list[str]:
-    """Sentences by the parser of spaCy's `en_core_web_sm` 3.8, each with its trailing blanks.
+    """Sentences by the parser of spaCy's `en_core_web_sm` 3.8, less the blank after each.
 
     Raises:
         MissingExtra: spaCy or the model is not installed.
@@ -69,11 +72,17 @@ def first_sentence(text: str, splitter: Splitter = light) -> str:
     return sentences[0] if sentences else ""
 
 
+def whole_words(text: str) -> str:
+    """A text still being written, less its last word, which may be half."""
+    return _LAST_WORD.sub("", text)
+
+
 def enough(splitter: Splitter = light) -> Callable[[str], bool]:
     """Tells from the text so far whether its first sentence is complete.
 
-    It is when the splitter sees a second one: then the first no longer changes. The splitter
-    is run only where a sentence may have ended, to spare its cost on every piece.
+    It is when the splitter sees a second one: then the first no longer changes. The last word
+    may still grow, and half a name looks like a new sentence ("J. R. R. To"): it is not judged.
+    The splitter is run only where a sentence may have ended, to spare its cost on every piece.
     """
 
     def check(text: str) -> bool:
@@ -82,6 +91,6 @@ def enough(splitter: Splitter = light) -> Callable[[str], bool]:
             return True
         if not any(mark in written for mark in ".!?。！？؟।…"):
             return False
-        return len(splitter(written)) > 1
+        return len(splitter(whole_words(written))) > 1
 
     return check

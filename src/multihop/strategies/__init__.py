@@ -73,6 +73,10 @@ def make(
     rules = _rules.preset(preset, family) if isinstance(preset, str) else preset
     if reader is not None and reader not in get_args(Reader):
         raise BadInput(f"No reader is named {reader!r}. Known: {', '.join(get_args(Reader))}.")
+    if eviction not in get_args(Eviction):
+        raise BadInput(
+            f"No eviction is named {eviction!r}. Known: {', '.join(get_args(Eviction))}."
+        )
     positive = {
         "k": k,
         "max_steps": max_steps,

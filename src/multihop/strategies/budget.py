@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from multihop.text import Json
-from multihop.trace import Search, Step, StopReason
+from multihop.trace import Search, Step, StopReason, Titles
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits on the search for evidence; None is no limit.
 
-    The reader still answers when one is reached, so a question may cost one call more.
+    Looked at after each sentence. The reader still answers when one is reached, so a question
+    may cost a call more, or two where its answer has to be asked for.
 
     Attributes:
         calls: LM calls.
@@ -38,7 +39,10 @@ class Budget:
         for step in steps:
             if isinstance(step, Search):
                 seconds += step.seconds
-            elif step.call is not None:
+                continue
+            if isinstance(step, Titles):
+                seconds += sum(search.seconds for search in step.searches)
+            if step.call is not None:
                 calls += 1
                 tokens += (step.call.tokens.prompt or 0) + (step.call.tokens.generated or 0)
                 seconds += step.call.seconds

@@ -49,15 +49,15 @@ class Collected:
         Raises:
             RetrieverError: A hit's title is outside the limit.
         """
-        allowed = None if titles is None else {t.strip().lower() for t in titles}
-        kept = []
+        allowed = None if titles is None else {_bare(title) for title in titles}
+        kept: list[str] = []
         for hit in hits:
             passage = hit.passage
             if self.longest is not None and len(passage.text.split(" ")) > self.longest:
                 continue
-            if self.duplicate(passage, self.passages) or not self._room():
+            if self.duplicate(passage, self.passages) or not self._room(len(kept)):
                 continue
-            if allowed is not None and passage.title.strip().lower() not in allowed:
+            if allowed is not None and _bare(passage.title) not in allowed:
                 raise RetrieverError(
                     f"The search was limited to the titles {', '.join(titles or ())}, but "
                     f"the retriever returned {passage.title!r}. It does not honour titles."
@@ -66,11 +66,12 @@ class Collected:
             kept.append(passage.id)
         return tuple(kept)
 
-    def _room(self) -> bool:
+    def _room(self, fresh: int) -> bool:
+        """Room for one more; the last `fresh` passages came with the same ranking and stay."""
         if len(self.passages) < self.cap:
             return True
         oldest = 1 if self.pinned is not None else 0
-        if self.eviction == "fifo" and len(self.passages) > oldest:
+        if self.eviction == "fifo" and len(self.passages) - fresh > oldest:
             self.passages.pop(oldest)
             return True
         return False
@@ -79,6 +80,10 @@ class Collected:
     def ids(self) -> tuple[str, ...]:
         """Ids of all collected passages, in order."""
         return tuple(p.id for p in self.passages)
+
+
+def _bare(title: str) -> str:
+    return title.lower().replace(" ", "").strip()
 
 
 async def look_up(

@@ -120,6 +120,10 @@ class IRCoT:
 
 
 def runaway(preset: Preset, thought: Thought) -> StopReason | None:
-    """Whether a sentence was cut by the token limit: the release would go on from its middle."""
-    cut = thought.call is not None and "length" in thought.call.finishes
+    """Whether a sentence was cut by the token limit: the release would go on from its middle.
+
+    A backend that cannot be stopped at the sentence may be cut later, in one that is not kept.
+    """
+    call = thought.call
+    cut = call and call.finishes == ("length",) and call.outputs[0].strip() == thought.text
     return "no_gain" if preset.mended and cut else None

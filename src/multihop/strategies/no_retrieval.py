@@ -26,4 +26,4 @@ class NoR:
 
     async def steps(self, question: Question) -> AsyncGenerator[Step, None]:
         """Work on one question."""
-        yield await self.writer.read(question, (), "answered")
+        yield await self.writer.read(question, (), "answered", alone=True)

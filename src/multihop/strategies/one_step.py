@@ -18,7 +18,7 @@ class OneR:
     Attributes:
         retriever: Finds passages.
         writer: Writes prompts by the preset and asks the LM; holds the reader. With the
-            reader "none" only passages are found, and the LM is not asked.
+            reader "none" only passages are found; the LM is asked for IIRC's titles alone.
         k: Passages fetched (paper: tuned over 5, 7, 9, 11, 13, 15; 15 for recall).
         max_passages: Most passages kept (15).
     """

@@ -68,7 +68,7 @@ def default_query(question: str, thoughts: Sequence[str]) -> str:
     Unlike the release's, names that begin like a conclusion ("So Solid Crew") are facts.
     """
     facts = [thought.strip() for thought in thoughts if thought.strip() and not concludes(thought)]
-    return facts[-1] if facts else without_wh_words(question.strip()) or question.strip()
+    return facts[-1] if facts else without_wh_words(question).strip() or question.strip()
 
 
 # --- Duplicates -----------------------------------------------------------------------------
@@ -145,8 +145,11 @@ class Preset:
         duplicate: Whether a hit is already collected.
         stated: The answer that a sentence states, or None.
         splitter: Name of the sentence splitter: "spacy" or "light".
-        official_answers: Read answers as the release does, through JSON.
-        reason_instruction, read_instruction: Stand before the question.
+        official_answers: Read what comes back as the release does: answers through JSON,
+            sentences with their trailing blank.
+        reason_instruction: Stands before the question in the loop.
+        read_instruction: Stands before it for the direct reader and for titles; in the
+            release for the reader that reasons too.
         limit: Window in tokens for the release's fitting; None fits by dropping passages,
             never demonstrations.
         static_limit: Window for the release's first dropping of demonstrations; None never
@@ -192,7 +195,7 @@ class Preset:
         """Whether the chain ends here, and why."""
         if self.stated(thoughts[-1]) is not None:
             return "answered"
-        if not thoughts[-1].strip():
+        if not thoughts[-1]:
             return "empty"
         if self.mended and repeats(thoughts):
             return "no_gain"
@@ -286,7 +289,7 @@ _PRESETS: dict[tuple[str, Family], Preset] = {
     ("default", "flan"): replace(
         DEFAULT,
         reason_instruction=OFFICIAL_FLAN.reason_instruction,
-        read_instruction=OFFICIAL_FLAN.reason_instruction,
+        read_instruction=OFFICIAL_FLAN.read_instruction,
         reader="direct",
     ),
 }

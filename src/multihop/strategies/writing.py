@@ -4,17 +4,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from multihop.lms.base import LanguageModel, Prompt, Reply, Request, Turn, complete
+from multihop.errors import ContextTooLong
+from multihop.lms.base import LanguageModel, Prompt, Reply, Request, Turn, chat_text, complete
 from multihop.prompts import answers, layout
 from multihop.prompts.demonstrations import CountTokens, Demonstration, drop_to_fit
-from multihop.prompts.fit import fit
-from multihop.prompts.sentences import enough, first_sentence
+from multihop.prompts.fit import ALONE, fit
+from multihop.prompts.sentences import enough, first_sentence, whole_words
+from multihop.prompts.window import shrink_max_tokens
 from multihop.strategies.rules import Eviction, Preset, Reader
 from multihop.text import Json, Passage, Question
 from multihop.trace import Answer, LMCall, StopReason, Thought
 
 FORCED_TOKENS = 48
 """Most tokens of an answer that we asked for with the words "So the answer is:"."""
+
+SPARE_TOKENS = 64
+"""Kept free beside prompt and completion: special tokens, and an answer asked for after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +61,11 @@ class Demonstrations:
 
 
 def _bare_answer(demonstration: Demonstration) -> Demonstration:
+    if not demonstration.answered:
+        return demonstration
     answer = answers.stated(demonstration.answered) or demonstration.answered
-    asked = demonstration.asked.replace(
-        "by reasoning step-by-step.\n", "\n"
-    )  # the direct instruction of the Flan files
-    asked = asked.replace("the following question \n", "the following question.\n")
+    # The Flan files ask a direct reader for no steps.
+    asked = demonstration.asked.replace(" by reasoning step-by-step.\n", ".\n")
     return Demonstration(f"{asked}\nA: {answer}", demonstration.metadata)
 
 
@@ -125,7 +130,11 @@ class Writer:
         """The reason step: the model writes on, its first new sentence counts."""
         shown = self.in_order(passages, question)
         prompt, warnings = await self._prompt(
-            question.text, shown, self.demonstrations.cot, chain=" ".join(thoughts)
+            question.text,
+            shown,
+            self.demonstrations.cot,
+            chain=" ".join(thoughts),
+            instruction=self.preset.reason_instruction,
         )
         until = enough(self.preset.split) if self.preset.mended else None
         reply = await self._complete(prompt, "reason", until=until)
@@ -135,39 +144,43 @@ class Writer:
         return Thought(sentence, _warned(reply.call, warnings))
 
     async def read(
-        self, question: Question, passages: Sequence[Passage], stop: StopReason
+        self,
+        question: Question,
+        passages: Sequence[Passage],
+        stop: StopReason,
+        *,
+        alone: bool = False,
     ) -> Answer:
         """The reader: answers afresh from what was collected, in the order collected.
 
         Args:
             question: Its text is stripped, as in the release.
-            passages: May be empty (NoR). The question's pinned passage is put among them.
+            passages: The question's pinned passage is put among them.
             stop: Why the search ended; goes into the answer.
+            alone: Nothing was searched for (NoR): demonstrations show no passages either.
         """
-        kinds = self.demonstrations
-        chosen = {
-            ("cot", True): kinds.cot,
-            ("direct", True): kinds.direct,
-            ("cot", False): kinds.cot_alone,
-            ("direct", False): kinds.direct_alone,
-        }
-        alone = not passages
+        preset, kinds, reasons = self.preset, self.demonstrations, self.reader == "cot"
+        if reasons:
+            shots, chat = kinds.cot_alone if alone else kinds.cot, layout.CHAT_READ
+        else:
+            shots, chat = kinds.direct_alone if alone else kinds.direct, layout.CHAT_DIRECT
+        stepwise = reasons and not preset.official_answers  # the release asks for no steps
         shown = self.in_order(passages, question)
         # The same examples as the loop's let a backend keep its cached prefix.
-        role = "reason" if self.reader == "cot" and not alone else "read"
+        role = "reason" if reasons and not alone else "read"
         prompt, warnings = await self._prompt(
             question.text.strip(),
             shown,
-            chosen[self.reader, not alone],
-            instruction=self.preset.read_instruction,
-            chat=layout.CHAT_COT if self.reader == "cot" else layout.CHAT_DIRECT,
-            whole_answer=True,
+            shots,
+            instruction=preset.reason_instruction if stepwise else preset.read_instruction,
+            chat=chat,
         )
-        until = self._answer_complete if self.preset.mended and self.reader == "cot" else None
+        mended = preset.mended and reasons
+        until = self._answer_complete if mended else None
         reply = await self._complete(prompt, role, until=until)
         text, parts = self._extract(reply)
         forced = None
-        if not text and not parts and self.preset.mended and self.reader == "cot":
+        if not text and mended:
             text, forced = await self._force(prompt, reply.text.strip(), role)
         return Answer(
             text=text,
@@ -176,7 +189,7 @@ class Writer:
             call=_warned(reply.call, warnings),
             forced=forced,
             answers=parts,
-            reason="" if text or parts else self._why_nothing(reply),
+            reason="" if text else self._why_nothing(reply),
         )
 
     async def conclude(
@@ -186,7 +199,11 @@ class Writer:
         chain = " ".join([*(t for t in thoughts if t.strip()), layout.ANSWER])
         shown = self.in_order(passages, question)
         prompt, warnings = await self._prompt(
-            question.text, shown, self.demonstrations.cot, chain=chain
+            question.text,
+            shown,
+            self.demonstrations.cot,
+            chain=chain,
+            instruction=self.preset.reason_instruction,
         )
         reply = await self._complete(prompt, "reason", max_tokens=FORCED_TOKENS)
         written = first_sentence(reply.text, self.preset.split).strip()
@@ -204,7 +221,11 @@ class Writer:
             self.demonstrations.titles, test, "", layout.CHAT_DIRECT
         )
         reply = await self._complete(prompt, "titles")
-        return answers.official_titles(reply.text.strip()), _warned(reply.call, warnings)
+        read = answers.official_titles if self.preset.official_answers else answers.titles
+        titles = read(reply.text.strip())
+        if not titles:
+            warnings = (*warnings, "The model's text names no title.")
+        return titles, _warned(reply.call, warnings)
 
     # --- Prompts ----------------------------------------------------------------------------
 
@@ -217,16 +238,11 @@ class Writer:
         passages: Sequence[Passage],
         demonstrations: Sequence[Demonstration],
         *,
+        instruction: str,
         chain: str = "",
-        instruction: str | None = None,
         chat: layout.ChatForm = layout.CHAT_COT,
-        whole_answer: bool = False,
     ) -> tuple[Prompt, tuple[str, ...]]:
-        if instruction is None:
-            instruction = self.preset.reason_instruction
         paragraphs = [self._paragraph(p) for p in passages]
-        if whole_answer:
-            chat = replace(chat, ask_next="")
         if self.preset.limit is None:
             return await self._roomy(
                 demonstrations,
@@ -237,6 +253,8 @@ class Writer:
                 chat=chat,
             )
         test = layout.unfinished(question, paragraphs, chain, instruction)
+        if not self.preset.official_answers:
+            test = layout.squeeze(test)  # two blank lines would part it in fitting
         return await self._fitted(demonstrations, test, chain, chat)
 
     async def _fitted(
@@ -249,10 +267,10 @@ class Writer:
         """The release's way: drop demonstrations, first from the end, then from the front."""
         preset, window = self.preset, self.lm.window
         limit = min(preset.limit or window or 0, window or preset.limit or 0)
-        block = tuple(demonstrations[: preset.shots])
+        given = block = tuple(demonstrations[: preset.shots])
         if not limit:  # nothing is known that could be too small
             return layout.prompt(layout.whole(block, test), block, test, chain, chat), ()
-        if preset.static_limit is not None and len(block) > 1:
+        if preset.static_limit is not None:
             block = await drop_to_fit(
                 block,
                 limit=min(preset.static_limit, window or preset.static_limit),
@@ -265,10 +283,11 @@ class Writer:
             generation=preset.generation,
             count=self._count,
         )
-        warnings = list(fitted.warnings) if block else []
-        if fitted.dropped:
-            warnings.append(f"{fitted.dropped} of {len(block)} demonstrations did not fit.")
+        warnings = [warning for warning in fitted.warnings if warning != ALONE]
         shown = block[fitted.dropped :]
+        if len(shown) < len(given):
+            left_out = len(given) - len(shown)
+            warnings.append(f"{left_out} of {len(given)} demonstrations did not fit.")
         return layout.prompt(fitted.text, shown, test, chain, chat), tuple(warnings)
 
     async def _roomy(
@@ -286,31 +305,33 @@ class Writer:
         window, all_of_them = self.lm.window, len(paragraphs)
         while True:
             test = layout.unfinished(question, paragraphs, chain, instruction)
-            text = layout.whole(block, test)
+            prompt = layout.prompt(layout.whole(block, test), block, test, chain, chat)
             if window is None or not paragraphs:
                 break
-            room = window - self.preset.generation
+            longest = chat_text(prompt.turns) + prompt.ask_next  # longer than the plain text
+            room = window - self.preset.generation - SPARE_TOKENS
             # A token is at least a byte: short prompts need no counting.
-            if len(text.encode("utf-8", "surrogatepass")) <= room:
+            if len(longest.encode("utf-8", "surrogatepass")) <= room:
                 break
-            [size] = await self._count([text])
+            [size] = await self._count([longest])
             if size <= room:
                 break
             paragraphs.pop(0 if self.eviction == "fifo" else -1)
         left_out = all_of_them - len(paragraphs)
         warnings = (f"{left_out} of {all_of_them} passages did not fit.",) if left_out else ()
-        return layout.prompt(text, block, test, chain, chat), warnings
+        return prompt, warnings
 
     async def _count(self, texts: Sequence[str]) -> list[int]:
-        """Count tokens, each text once."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._counts]
+        """Count tokens, each text once: demonstrations come again with every call."""
+        sizes = {text: self._counts[text] for text in texts if text in self._counts}
+        new = [text for text in dict.fromkeys(texts) if text not in sizes]
         if new:
-            sizes = await (self.count or self.lm.count_tokens)(new)
-            if len(self._counts) > 10_000:  # whole prompts pass through here
+            counted = await (self.count or self.lm.count_tokens)(new)
+            sizes.update(zip(new, counted, strict=True))
+            if len(self._counts) > 1000:  # whole test examples pass through here too
                 self._counts.clear()
-                return await (self.count or self.lm.count_tokens)(texts)
-            self._counts.update(zip(new, sizes, strict=True))
-        return [self._counts[text] for text in texts]
+            self._counts.update(sizes)
+        return [sizes[text] for text in texts]
 
     # --- Calls ------------------------------------------------------------------------------
 
@@ -322,17 +343,28 @@ class Writer:
         until: Callable[[str], bool] | None = None,
         max_tokens: int | None = None,
     ) -> Reply:
+        most = self.preset.generation
         request = Request(
             prompt,
-            max_tokens or self.preset.generation,
+            min(max_tokens or most, most),
             stop=("\n",),
             adapter=self.adapter,
             role=role,
         )
-        return await complete(self.lm, request, until=until)
+        try:
+            return await complete(self.lm, request, until=until)
+        except ContextTooLong as refused:
+            if self.preset.limit is None or not refused.needed or not refused.window:
+                raise
+            # The release's fitting may leave no room to write; it then asks for what fits.
+            size = refused.needed - request.max_tokens
+            left = shrink_max_tokens(size, request.max_tokens, refused.window)
+            reply = await complete(self.lm, replace(request, max_tokens=left), until=until)
+            warning = f"Only {left} tokens were left to write."
+            return replace(reply, call=_warned(reply.call, (warning,)))
 
     def _answer_complete(self, text: str) -> bool:
-        sentences = self.preset.split(text.strip())
+        sentences = self.preset.split(whole_words(text).strip())
         return any(self.preset.stated(sentence) for sentence in sentences[:-1])
 
     def _extract(self, reply: Reply) -> tuple[str, tuple[str, ...]]:
@@ -365,15 +397,16 @@ class Writer:
         turns = (*prompt.turns, Turn("assistant", chain)) if prompt.turns else ()
         longer = Prompt(f"{prompt.text} {chain}", turns, layout.NEXT_SENTENCE)
         reply = await self._complete(longer, role, max_tokens=FORCED_TOKENS)
-        answer = answers.tidy(first_sentence(reply.text, self.preset.split))
-        return answers.stated(answer) or answer, reply.call
+        written = first_sentence(reply.text, self.preset.split).strip()
+        answer = answers.stated(written) or answers.tidy(written.removeprefix(layout.ANSWER))
+        return answer, reply.call
 
     @staticmethod
     def _why_nothing(reply: Reply) -> str:
-        if not reply.text.strip():
-            return "The reader wrote nothing."
         if reply.samples[0].finish == "length":
             return "The reader's text was cut at its token limit before it stated an answer."
+        if not reply.text.strip():
+            return "The reader wrote nothing."
         return "The reader's text states no answer."
 
 

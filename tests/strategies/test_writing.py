@@ -61,6 +61,12 @@ async def test_a_forced_answer_that_only_repeats_our_words_is_no_answer():
     assert (answer.text, answer.reason) == ("", "The reader's text states no answer.")
 
 
+async def test_a_concluded_chain_says_our_words_once():
+    lm = ScriptedLM("So the answer is: Ida.")
+    thought = await writer(lm, preset("default")).conclude(QUESTION, (), ["Ode is old."])
+    assert thought.text == "So the answer is: Ida."
+
+
 async def test_no_call_asks_for_more_tokens_than_the_limit():
     lm = ScriptedLM("Ode is old.", "Ida.")
     rules = replace(preset("default"), generation=16)
@@ -76,6 +82,18 @@ async def test_a_prompt_leaves_room_for_its_completion_and_a_forced_answer():
         turns = " ".join(turn.text for turn in request.prompt.turns)
         assert len(turns.split()) + request.max_tokens < 600
     assert "Title 4" in lm.prompts[0]
+
+
+@pytest.mark.parametrize("eviction", ["first", "fifo"])
+async def test_the_pinned_passage_is_shown_in_the_smallest_window(eviction):
+    passages = [Passage(str(n), f"Title {n}", "word " * 30) for n in range(9)]
+    for where in ("first", "last"):
+        lm = ScriptedLM("So the answer is: x.", window=500)
+        rules = replace(preset("default"), pin=where)
+        question = replace(QUESTION, pinned=Passage("m", "Main", "main"))
+        await writer(lm, rules, eviction=eviction).read(question, passages, "answered")
+        assert "Wikipedia Title: Main" in lm.prompts[0]
+        assert ("Title 0" in lm.prompts[0]) == (eviction == "first")
 
 
 async def test_lines_cut_without_demonstrations_are_reported():

@@ -123,7 +123,6 @@ def repeats(thoughts: Sequence[str]) -> bool:
 
 # --- Presets --------------------------------------------------------------------------------
 
-Family = Literal["codex", "flan"]
 Eviction = Literal["first", "fifo"]
 Reader = Literal["cot", "direct", "none"]
 
@@ -280,7 +279,7 @@ DEFAULT = Preset(
 )
 """Ours: the paper's method with the traps of the released code mended."""
 
-_PRESETS: dict[tuple[str, Family], Preset] = {
+_PRESETS = {
     ("official", "codex"): OFFICIAL,
     ("official", "flan"): OFFICIAL_FLAN,
     ("paper", "codex"): PAPER,
@@ -307,10 +306,9 @@ def preset(name: str, family: str = "codex") -> Preset:
     Raises:
         BadInput: No such preset.
     """
-    for known, found in _PRESETS.items():
-        if known == (name, family):
-            return found
-    raise BadInput(
-        f"No preset is named {name!r} for family {family!r}. "
-        f"Presets: {', '.join(PRESETS)}; families: codex, flan."
-    )
+    if (name, family) not in _PRESETS:
+        raise BadInput(
+            f"No preset is named {name!r} for family {family!r}. "
+            f"Presets: {', '.join(PRESETS)}; families: codex, flan."
+        )
+    return _PRESETS[name, family]

@@ -128,10 +128,9 @@ class Writer:
         self, question: Question, passages: Sequence[Passage], thoughts: Sequence[str]
     ) -> Thought:
         """The reason step: the model writes on, its first new sentence counts."""
-        shown = self.in_order(passages, question)
         prompt, warnings = await self._prompt(
-            question.text,
-            shown,
+            question,
+            passages,
             self.demonstrations.cot,
             chain=" ".join(thoughts),
             instruction=self.preset.reason_instruction,
@@ -165,12 +164,11 @@ class Writer:
         else:
             shots, chat = kinds.direct_alone if alone else kinds.direct, layout.CHAT_DIRECT
         stepwise = reasons and not preset.official_answers  # the release asks for no steps
-        shown = self.in_order(passages, question)
         # The same examples as the loop's let a backend keep its cached prefix.
         role = "reason" if reasons and not alone else "read"
         prompt, warnings = await self._prompt(
-            question.text.strip(),
-            shown,
+            replace(question, text=question.text.strip()),
+            passages,
             shots,
             instruction=preset.reason_instruction if stepwise else preset.read_instruction,
             chat=chat,
@@ -185,7 +183,7 @@ class Writer:
         return Answer(
             text=text,
             stop=stop,
-            passages=tuple(shown),
+            passages=self.in_order(passages, question),
             call=_warned(reply.call, warnings),
             forced=forced,
             answers=parts,
@@ -197,16 +195,16 @@ class Writer:
     ) -> Thought:
         """Ask for the answer of a chain that came to none, with "So the answer is:"."""
         chain = " ".join([*(t for t in thoughts if t.strip()), layout.ANSWER])
-        shown = self.in_order(passages, question)
         prompt, warnings = await self._prompt(
-            question.text,
-            shown,
+            question,
+            passages,
             self.demonstrations.cot,
             chain=chain,
             instruction=self.preset.reason_instruction,
         )
         reply = await self._complete(prompt, "reason", max_tokens=FORCED_TOKENS)
         written = first_sentence(reply.text, self.preset.split).strip()
+        written = written.removeprefix(layout.ANSWER).strip()
         text = f"{layout.ANSWER} {written}" if written else ""
         return Thought(text, _warned(reply.call, warnings), layout.ANSWER)
 
@@ -234,7 +232,7 @@ class Writer:
 
     async def _prompt(
         self,
-        question: str,
+        question: Question,
         passages: Sequence[Passage],
         demonstrations: Sequence[Demonstration],
         *,
@@ -242,17 +240,20 @@ class Writer:
         chain: str = "",
         chat: layout.ChatForm = layout.CHAT_COT,
     ) -> tuple[Prompt, tuple[str, ...]]:
-        paragraphs = [self._paragraph(p) for p in passages]
+        def test_example(shown: Sequence[Passage]) -> str:
+            paragraphs = [self._paragraph(passage) for passage in shown]
+            return layout.unfinished(question.text, paragraphs, chain, instruction)
+
+        shown = self.in_order(passages, question)
         if self.preset.limit is None:
-            return await self._roomy(
-                demonstrations,
-                question,
-                paragraphs,
-                chain=chain,
-                instruction=instruction,
-                chat=chat,
-            )
-        test = layout.unfinished(question, paragraphs, chain, instruction)
+            block = demonstrations[: self.preset.shots]
+
+            def prompt(shown: Sequence[Passage]) -> Prompt:
+                test = test_example(shown)
+                return layout.prompt(layout.whole(block, test), block, test, chain, chat)
+
+            return await self._roomy(prompt, shown, question.pinned)
+        test = test_example(shown)
         if not self.preset.official_answers:
             test = layout.squeeze(test)  # two blank lines would part it in fitting
         return await self._fitted(demonstrations, test, chain, chat)
@@ -266,9 +267,9 @@ class Writer:
     ) -> tuple[Prompt, tuple[str, ...]]:
         """The release's way: drop demonstrations, first from the end, then from the front."""
         preset, window = self.preset, self.lm.window
-        limit = min(preset.limit or window or 0, window or preset.limit or 0)
         given = block = tuple(demonstrations[: preset.shots])
-        if not limit:  # nothing is known that could be too small
+        limits = [limit for limit in (preset.limit, window) if limit is not None]
+        if not limits:  # nothing is known that could be too small
             return layout.prompt(layout.whole(block, test), block, test, chain, chat), ()
         if preset.static_limit is not None:
             block = await drop_to_fit(
@@ -279,7 +280,7 @@ class Writer:
             )
         fitted = await fit(
             layout.whole(block, test),
-            limit=limit,
+            limit=min(limits),
             generation=preset.generation,
             count=self._count,
         )
@@ -292,34 +293,31 @@ class Writer:
 
     async def _roomy(
         self,
-        demonstrations: Sequence[Demonstration],
-        question: str,
-        paragraphs: list[str],
-        *,
-        chain: str,
-        instruction: str,
-        chat: layout.ChatForm,
+        prompt: Callable[[Sequence[Passage]], Prompt],
+        passages: Sequence[Passage],
+        pinned: Passage | None,
     ) -> tuple[Prompt, tuple[str, ...]]:
         """Our way: the demonstrations never change; passages go when a window is too small."""
-        block = demonstrations[: self.preset.shots]
-        window, all_of_them = self.lm.window, len(paragraphs)
-        while True:
-            test = layout.unfinished(question, paragraphs, chain, instruction)
-            prompt = layout.prompt(layout.whole(block, test), block, test, chain, chat)
-            if window is None or not paragraphs:
-                break
-            longest = chat_text(prompt.turns) + prompt.ask_next  # longer than the plain text
-            room = window - self.preset.generation - SPARE_TOKENS
-            # A token is at least a byte: short prompts need no counting.
-            if len(longest.encode("utf-8", "surrogatepass")) <= room:
-                break
-            [size] = await self._count([longest])
-            if size <= room:
-                break
-            paragraphs.pop(0 if self.eviction == "fifo" else -1)
-        left_out = all_of_them - len(paragraphs)
-        warnings = (f"{left_out} of {all_of_them} passages did not fit.",) if left_out else ()
-        return prompt, warnings
+        shown = list(passages)
+        loose = [passage for passage in shown if passage != pinned]
+        written = prompt(shown)
+        while loose and not await self._fits(written):
+            shown.remove(loose.pop(0 if self.eviction == "fifo" else -1))
+            written = prompt(shown)
+        left_out = len(passages) - len(shown)
+        warnings = (f"{left_out} of {len(passages)} passages did not fit.",) if left_out else ()
+        return written, warnings
+
+    async def _fits(self, prompt: Prompt) -> bool:
+        if self.lm.window is None:
+            return True
+        room = self.lm.window - self.preset.generation - SPARE_TOKENS
+        longer = chat_text(prompt.turns) + prompt.ask_next  # than the plain text
+        # A token is at least a byte: short prompts need no counting.
+        if len(longer.encode("utf-8", "surrogatepass")) <= room:
+            return True
+        [size] = await self._count([longer])
+        return size <= room
 
     async def _count(self, texts: Sequence[str]) -> list[int]:
         """Count tokens, each text once: demonstrations come again with every call."""

@@ -60,7 +60,26 @@ async def table(folder: Path, index: Path) -> None:
     print("\nIRCoT less what it is compared with, paired bootstrap (10,000 samples):\n")
     compared("gold recall, BM25 with as many passages", ircot, one_step, recall, equal)
     compared("gold recall at 15, BM25 at 15", ircot, one_step, filled, full)
+    bridges(ircot, one_step)
     difference("answer F1, OneR", [f1(t) or 0 for t in ircot], [f1(t) or 0 for t in oner])
+
+
+def bridges(runs: Sequence[Trace], one_step: dict[str, list[str]]) -> None:
+    """Why the loop finds what it finds: does the chain name the passages that are missing?"""
+    missing = named = found = 0
+    for run in runs:
+        question, chain = run.question, " ".join(t.text for t in run.thoughts).lower()
+        for gold, title in zip(question.gold_ids, question.gold_titles, strict=False):
+            if gold in one_step[question.id]:
+                continue
+            missing += 1
+            found += gold in run.collected
+            bare = title.split(" (")[0].lower()
+            named += bare in chain and bare not in question.text.lower()
+    print(
+        f"- gold passages not among the question's BM25 top {BUDGET}: {missing}; "
+        f"the chain names the title of {named}, the loop finds {found}"
+    )
 
 
 def recall(run: Trace, _: Sequence[str]) -> float:

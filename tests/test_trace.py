@@ -114,6 +114,7 @@ def test_a_passage_is_written_once_however_often_it_was_found():
     ("line", "message"),
     [
         ("{", "runs:3: not JSON"),
+        ("[" * 100_000, "runs:3: not JSON"),
         ("[]", "runs:3: expected a JSON object, found list"),
         ('{"version": 99}', "runs:3: trace has schema version 99, this program reads 1"),
         ('{"version": 1}', "runs:3: not a trace of schema version 1"),

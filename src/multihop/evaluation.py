@@ -50,9 +50,10 @@ async def evaluate(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Run one strategy on all questions; see `evaluate_each`."""
-    await _evaluate(
+    await evaluate_each(
         questions,
-        {into: strategy},
+        {"": strategy},
+        into,
         concurrency=concurrency,
         record=record,
         retry_failed=retry_failed,
@@ -77,7 +78,8 @@ async def evaluate_each(
     Args:
         questions: Each with an id of its own. Read twice and never held together: give a list
             or a `datasets.questions.QuestionFile`, not a generator.
-        strategies: By name; each gets the run folder of that name under `into`.
+        strategies: By name; each gets the run folder of that name under `into`, and one
+            without a name `into` itself.
         into: Where traces go. A folder that holds a part of this very run is completed.
         concurrency: Questions at work at once.
         record: What else decides the result and stands in no strategy's settings (options of
@@ -90,33 +92,13 @@ async def evaluate_each(
         BadInput: The questions have no ids, or `into` holds another run. Nothing was changed.
         MultihopError: Everything fails. What was finished is kept.
     """
-    await _evaluate(
-        questions,
-        {into / name: strategy for name, strategy in strategies.items()},
-        concurrency=concurrency,
-        record=record,
-        retry_failed=retry_failed,
-        give_up_after=give_up_after,
-        on_progress=on_progress,
-    )
-
-
-async def _evaluate(
-    questions: Iterable[Question],
-    strategies: Mapping[Path, Strategy],
-    *,
-    concurrency: int,
-    record: Mapping[str, Json] | None,
-    retry_failed: bool,
-    give_up_after: int,
-    on_progress: Callable[[Progress], None] | None,
-) -> None:
     if concurrency < 1:
         raise BadInput(f"concurrency is {concurrency}; it must be at least 1.")
     asked = fingerprint(questions)
-    for folder, strategy in strategies.items():
+    folders = {into / name: strategy for name, strategy in strategies.items()}
+    for folder, strategy in folders.items():
         runs.start(folder, identity(strategy, asked, record))
-    done = {folder: _done(folder) for folder in strategies}
+    done = {folder: _done(folder) for folder in folders}
     failed = {
         (folder, name) for folder, names in done.items() for name, bad in names.items() if bad
     }
@@ -135,7 +117,7 @@ async def _evaluate(
     async def work(waiting: Iterator[Question]) -> None:
         nonlocal in_a_row, last, count
         for question in waiting:
-            for folder, strategy in strategies.items():
+            for folder, strategy in folders.items():
                 if question.id in done[folder]:
                     continue
                 result = await trace(strategy, question, keep_errors=True)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from multihop.errors import BadInput
-from multihop.text import Json
+from multihop.text import Json, json_object
 from multihop.trace import Trace
 
 FORMAT = 1
@@ -116,13 +116,7 @@ def read(path: Path) -> Iterator[tuple[int, Trace]]:
 def read_raw(path: Path) -> Iterator[tuple[int, dict[str, Json]]]:
     """Like `read`, as plain JSON data: several times faster where a field or two is wanted."""
     for number, line in _lines(path):
-        try:
-            record = json.loads(line)
-        except ValueError as broken:
-            raise BadInput(f"{path}:{number}: not JSON ({broken}).") from None
-        if not isinstance(record, dict):
-            raise BadInput(f"{path}:{number}: expected a JSON object.")
-        yield number, record
+        yield number, json_object(line, f"{path}:{number}")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,8 +1,11 @@
 """The nouns: passages, queries, hits and questions."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from multihop.errors import BadInput
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """Whatever JSON can say."""
@@ -81,3 +84,25 @@ class Question:
     kind: str = ""
     pinned: Passage | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)
+
+
+def json_object(line: str, where: str, hint: str = "") -> dict[str, Json]:
+    """The JSON object that a line of a user's file holds.
+
+    Args:
+        line: The text.
+        where: File and line, for the error message.
+        hint: A sentence that says what is needed, for the end of the message.
+
+    Raises:
+        BadInput: The line is no JSON, or no object.
+    """
+    hint = hint and f" {hint}"
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as broken:  # brackets without end nest too deep
+        raise BadInput(f"{where}: not JSON ({broken}).{hint}") from None
+    if not isinstance(record, dict):
+        found = type(record).__name__
+        raise BadInput(f"{where}: expected a JSON object, found {found}.{hint}")
+    return record

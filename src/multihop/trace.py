@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
 from multihop.errors import BadInput, MultihopError
-from multihop.text import Hit, Json, Passage, Question
+from multihop.text import Hit, Json, Passage, Question, json_object
 
 VERSION = 1
 """Schema version of a trace's JSON. Readers refuse other versions."""
@@ -312,13 +312,7 @@ class Trace:
     @classmethod
     def from_json(cls, line: str, where: str = "trace") -> "Trace":
         """Read one line of JSON; see `from_dict`."""
-        try:
-            record = json.loads(line)
-        except ValueError as broken:
-            raise BadInput(f"{where}: not JSON ({broken}).") from None
-        if not isinstance(record, dict):
-            raise BadInput(f"{where}: expected a JSON object, found {type(record).__name__}.")
-        return cls.from_dict(record, where)
+        return cls.from_dict(json_object(line, where), where)
 
 
 async def trace(

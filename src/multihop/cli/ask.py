@@ -17,7 +17,7 @@ from multihop.cli import parts
 from multihop.cli.render import Drawing, about, terminal, visible
 from multihop.datasets.questions import read_question
 from multihop.errors import BadInput, MultihopError
-from multihop.text import Json, Question
+from multihop.text import Json, Question, json_object
 from multihop.trace import Strategy, Trace, trace
 
 
@@ -201,13 +201,7 @@ def _line(content: bytes, number: int) -> Question:
         raise BadInput(f"{where}: not UTF-8 ({broken}).") from None
     if not line.lstrip().startswith("{"):
         return _typed(line.strip(), where)
-    try:
-        record = json.loads(line)
-    except ValueError as broken:
-        raise BadInput(f"{where}: not JSON ({broken}).") from None
-    if not isinstance(record, dict):
-        raise BadInput(f"{where}: expected a JSON object.")
-    return read_question(record, where)
+    return read_question(json_object(line, where), where)
 
 
 def _typed(text: str, where: str = "The question") -> Question:

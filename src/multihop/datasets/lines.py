@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multihop.errors import BadInput
-from multihop.text import Json
+from multihop.text import Json, json_object
 
 
 def records(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
@@ -34,16 +34,7 @@ def _parse(line: bytes, where: str) -> dict[str, Json] | None:
         raise BadInput(f"{where}: not UTF-8 at byte {broken.start} of the line.") from None
     if not text:
         return None
-    try:
-        record = json.loads(text)
-    except ValueError as broken:
-        raise BadInput(f"{where}: not JSON ({broken}). Each line is one JSON object.") from None
-    if not isinstance(record, dict):
-        raise BadInput(
-            f"{where}: expected a JSON object, found {type(record).__name__}. "
-            "Each line is one JSON object."
-        )
-    return record
+    return json_object(text, where, "Each line is one JSON object.")
 
 
 def text_field(record: dict[str, Json], name: str, where: str, default: str | None = None) -> str:

@@ -123,6 +123,5 @@ def make(
         k=k or rules.k,
         max_steps=max_steps or rules.max_steps,
         max_passages=cap,
-        eviction=eviction,
         budget=budget or Budget(),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from multihop.retrievers.base import Retriever
 from multihop.strategies.budget import Budget
 from multihop.strategies.collect import Collected, look_up
-from multihop.strategies.rules import Eviction, Preset
+from multihop.strategies.rules import Preset
 from multihop.strategies.titles import propose_titles
 from multihop.strategies.writing import Writer
 from multihop.text import Json, Question
@@ -28,7 +28,6 @@ class IRCoT:
         k: Passages fetched per query (paper: tuned over 2, 4, 6, 8).
         max_steps: Most sentences of the chain (paper 8, release 10).
         max_passages: Most passages collected over all steps (15).
-        eviction: "first": what came first stays (paper); "fifo": the oldest makes room.
         patience: Searches in a row that bring nothing new before the chain ends; only in
             presets that mend the release's endless repetition.
         budget: What a question may cost; at its end the reader still answers.
@@ -39,7 +38,6 @@ class IRCoT:
     k: int = 6
     max_steps: int = 8
     max_passages: int = 15
-    eviction: Eviction = "first"
     patience: int = 3
     budget: Budget = field(default_factory=Budget)
     name: str = "ircot"
@@ -61,7 +59,11 @@ class IRCoT:
         """Work on one question."""
         preset = self.writer.preset
         collected = Collected(
-            self.max_passages, preset.duplicate, preset.longest, self.eviction, question.pinned
+            self.max_passages,
+            preset.duplicate,
+            preset.longest,
+            self.writer.eviction,
+            question.pinned,
         )
         thoughts: list[str] = []
         taken: list[Step] = []

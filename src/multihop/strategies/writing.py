@@ -84,8 +84,9 @@ class Writer:
         preset: The rules.
         demonstrations: Few-shot examples.
         reader: "cot", "direct" or "none".
-        eviction: Which passages go first when a window is too small: the newest ("first")
-            or the oldest ("fifo").
+        eviction: Which passages make room at the cap, and in a prompt when a window is too
+            small: the newest ("first": what came first stays, as in the paper) or the oldest
+            ("fifo").
         count: Token counter for fitting; None is the LM's own. The release counts GPT-2
             tokens.
         adapter: Name of a LoRA adapter for every call.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tantivy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -351,6 +352,26 @@ def test_readers_keep_their_index_while_it_is_rebuilt(folder):
         reader.join()
     assert not failures
     assert old._search(Query("coaster"), 1)[0].passage.text == "coaster one"
+
+
+def test_an_index_replaced_while_it_is_opened_is_opened_anew(folder, monkeypatch):
+    build_index(passages("coaster one"), folder)
+    opened = tantivy.Index.open
+
+    class Slow:
+        @staticmethod
+        def open(path):
+            engine = opened(path)
+            if not replaced:  # between the manifest and the last file of its generation
+                replaced.append(path)
+                build_index(passages("coaster two"), folder)
+            return engine
+
+    replaced: list[str] = []
+    monkeypatch.setattr("multihop.retrievers.bm25_index.tantivy.Index.open", Slow.open)
+    retriever = BM25(folder)
+    assert retriever._search(Query("coaster"), 1)[0].passage.text == "coaster two"
+    assert replaced
 
 
 def test_a_second_writer_is_refused(folder):

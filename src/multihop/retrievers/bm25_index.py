@@ -238,18 +238,20 @@ def open_index(path: str | os.PathLike[str]) -> tuple[Manifest, tantivy.Index, t
     folder = Path(path)
     manifest = read_manifest(folder)
     while True:
+        damage = ""
         try:
             engine = tantivy.Index.open(str(folder / manifest.folder))
             searcher = engine.searcher()
         except (ValueError, OSError) as broken:
-            newer = read_manifest(folder)
-            if newer.folder != manifest.folder:  # rebuilt between the two looks
-                manifest = newer
-                continue
-            raise CorpusError(
-                f"{folder}: the index is damaged ({str(broken).splitlines()[0]}). "
-                "Build the index anew."
-            ) from None
+            damage = str(broken).splitlines()[0]
+        # A writer removes a generation only after its switch to another. One that is no longer
+        # the current may have lost files while it was opened, which the engine need not notice.
+        newer = read_manifest(folder)
+        if newer.folder != manifest.folder:
+            manifest = newer
+            continue
+        if damage:
+            raise CorpusError(f"{folder}: the index is damaged ({damage}). Build the index anew.")
         if searcher.num_docs != manifest.passages:
             raise CorpusError(
                 f"{folder}: the manifest says {manifest.passages} passages, the index holds "

@@ -83,6 +83,29 @@ async def test_a_second_sitting_asks_only_what_is_missing(tmp_path) -> None:
     assert third.asked == []
 
 
+async def test_nothing_is_still_being_written_when_an_evaluation_ends_early(
+    tmp_path, monkeypatch
+) -> None:
+    begun: list[str] = []
+    append = runs.append
+
+    def slow(path, result):
+        begun.append(result.question.id)
+        if len(begun) > 1:
+            time.sleep(0.2)
+        return append(path, result)
+
+    def stop(progress: evaluation.Progress) -> None:
+        if progress.done == 1:
+            raise KeyError
+
+    monkeypatch.setattr(runs, "append", slow)
+    with pytest.raises(KeyError):
+        await evaluation.evaluate(questions(12), Fake(), tmp_path / "run", on_progress=stop)
+    assert len(begun) > 1
+    assert sorted(kept(tmp_path / "run")) == sorted(begun)
+
+
 async def test_a_line_torn_by_a_kill_is_asked_again(tmp_path) -> None:
     folder = tmp_path / "run"
     await evaluation.evaluate(questions(5), Fake(), folder, concurrency=1)

@@ -121,7 +121,7 @@ async def evaluate_each(
                 if question.id in done[folder]:
                     continue
                 result = await trace(strategy, question, keep_errors=True)
-                await asyncio.to_thread(runs.append, folder / runs.TRACES, result)
+                await _keep(folder / runs.TRACES, result)
                 count += 1
                 in_a_row = in_a_row + 1 if result.error else 0
                 if result.error:
@@ -147,6 +147,16 @@ async def evaluate_each(
             f"All {count} questions failed, the last with {last}. "
             "Mend this, then repeat the command with --retry-failed."
         )
+
+
+async def _keep(path: Path, result: Trace) -> None:
+    """Append a trace in a thread, and leave none behind that still writes."""
+    writing = asyncio.create_task(asyncio.to_thread(runs.append, path, result))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await writing
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class LMCall:
         thinking: What a thinking model wrote before its answer.
         retries: Failed attempts before this one.
         fused: The text was read from an earlier call's stream instead of asked for.
+        replayed: The text came from a cache; `tokens` is what the call cost when it was made.
         warnings: What fitting the prompt to the window cost, in words.
     """
 
@@ -91,6 +92,7 @@ class LMCall:
     thinking: str = ""
     retries: int = 0
     fused: bool = False
+    replayed: bool = False
     warnings: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from multihop.errors import BadCompletion, LMUnavailable
-from multihop.lms.base import Piece, Prompt, Request, Turn, chat_text, complete, with_prompt
+from multihop.lms.base import Piece, Prompt, Request, Turn, chat_text, complete
 from multihop.testing import ScriptedLM
 from multihop.trace import Tokens
 
@@ -120,7 +120,3 @@ async def test_the_prompts_text_is_what_was_sent_when_nothing_else_is_said():
 def test_turns_are_shown_as_one_text():
     turns = (Turn("system", "Be brief."), Turn("user", "Hi"))
     assert chat_text(turns) == "[system]\nBe brief.\n\n[user]\nHi"
-
-
-def test_a_request_can_be_made_about_another_prompt():
-    assert with_prompt(REQUEST, Prompt("Q2:")) == replace(REQUEST, prompt=Prompt("Q2:"))

@@ -7,7 +7,7 @@ caching, batching and logging are wrappers with the same protocol.
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from multihop.errors import BadCompletion
@@ -38,11 +38,14 @@ class Prompt:
             Empty when a prompt has no chat form: chat backends then send `text` as one turn.
         ask_next: Appended to the last user turn by chat backends that cannot continue an
             assistant turn, with that turn's text in place of `{chain}`.
+        shared: How many characters at the beginning of `text` come again in other prompts
+            (the demonstrations). A backend may keep them evaluated; it never changes the text.
     """
 
     text: str
     turns: tuple[Turn, ...] = ()
     ask_next: str = "{chain}"
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Request:
         adapter: Name of a LoRA adapter that the backend has loaded; None is the base model.
         role: What the call is for ("reason", "read", "titles"). Backends may keep a key-value
             cache per role; it never changes the text.
+        enough: Name of the rule by which the caller will close the stream ("first sentence,
+            light"); empty when it has none. It tells a cache what a cut text is good for.
     """
 
     prompt: Prompt
@@ -73,6 +78,7 @@ class Request:
     logprobs: bool = False
     adapter: str | None = None
     role: str = "reason"
+    enough: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,10 @@ class Piece:
         sent: The prompt as it went out, when that is not `prompt.text`; on the first piece.
         retries: Failed attempts before this stream began; on the first piece.
         warnings: What could not be asked as wanted, in words; on the first piece.
+        ids: Token ids of `text`, where the backend tells them.
+        fused: Read from an earlier call's stream instead of asked for; on the first piece.
+        replayed: Read from a cache instead of asked for; on the first piece. `tokens` is then
+            what the call cost when it was made.
     """
 
     text: str
@@ -102,6 +112,9 @@ class Piece:
     sent: str = ""
     retries: int = 0
     warnings: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+    fused: bool = False
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +213,7 @@ async def complete(
     began = time.perf_counter()
     samples = [_Sample() for _ in range(request.n)]
     tokens, sent, retries = Tokens(), "", 0
+    fused = replayed = False
     warnings: tuple[str, ...] = ()
     async with aclosing(lm.stream(request)) as pieces:
         async for piece in pieces:
@@ -210,6 +224,7 @@ async def complete(
             sample.finish = piece.finish or sample.finish
             tokens, sent = piece.tokens or tokens, piece.sent or sent
             retries, warnings = max(retries, piece.retries), piece.warnings or warnings
+            fused, replayed = fused or piece.fused, replayed or piece.replayed
             if until and not sample.finish and piece.text and until(sample.text):
                 sample.finish = "cut"
                 break
@@ -237,6 +252,8 @@ async def complete(
         tokens=tokens,
         seconds=time.perf_counter() - began,
         retries=retries,
+        fused=fused,
+        replayed=replayed,
         warnings=warnings,
     )
     return Reply(done, call)
@@ -245,8 +262,3 @@ async def complete(
 def chat_text(turns: Sequence[Turn]) -> str:
     """Turns as one readable text, for records of what was sent."""
     return "\n\n".join(f"[{turn.speaker}]\n{turn.text}" for turn in turns)
-
-
-def with_prompt(request: Request, prompt: Prompt) -> Request:
-    """The same request about another prompt."""
-    return replace(request, prompt=prompt)

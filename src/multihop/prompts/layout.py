@@ -154,4 +154,6 @@ def prompt(
     chat: ChatForm,
 ) -> Prompt:
     """Both forms of one request."""
-    return Prompt(text, chat.turns(demonstrations, test, chain), chat.ask_next)
+    block = "".join(d.text + BETWEEN for d in demonstrations).lstrip()
+    shared = len(block) if text.startswith(block) else 0
+    return Prompt(text, chat.turns(demonstrations, test, chain), chat.ask_next, shared)

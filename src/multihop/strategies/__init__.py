@@ -38,6 +38,7 @@ def make(
     shots: int | None = None,
     max_tokens: int | None = None,
     eviction: Eviction = "first",
+    stop_early: bool | None = None,
     demonstrations: Path | Demonstrations | None = None,
     budget: Budget | None = None,
     count: CountTokens | None = None,
@@ -59,6 +60,8 @@ def make(
         shots: Demonstrations used; None is the preset's, 0 is none.
         max_tokens: Most tokens per call, thinking included; None is the preset's.
         eviction: "first" or "fifo".
+        stop_early: Whether the reason step ends generation at its first sentence; None is
+            the preset's.
         demonstrations: A chain-of-thought prompt file in the official format (the other
             kinds are made from it), or all kinds; None is our own.
         budget: Limits of one question.
@@ -95,6 +98,8 @@ def make(
         rules = replace(rules, shots=shots)
     if max_tokens is not None:
         rules = replace(rules, generation=max_tokens)
+    if stop_early is not None:
+        rules = replace(rules, stop_early=stop_early)
     if demonstrations is None:
         demonstrations = Demonstrations.from_cot(own_demonstrations())
     elif isinstance(demonstrations, Path):

@@ -157,8 +157,9 @@ class Preset:
         static_generation: Tokens kept free in the first dropping.
         pin: Where IIRC's main passage stands in prompts.
         shots: Demonstrations used; None is all.
-        mended: Repetition ends a chain, a missing answer is asked for, and generation ends
-            at the first sentence.
+        mended: Repetition ends a chain, and a missing answer is asked for.
+        stop_early: The reason step ends generation when its first sentence is complete. What
+            is kept stays the same; the release writes the whole chain and keeps one sentence.
         reader: The reader used unless told otherwise.
     """
 
@@ -184,6 +185,7 @@ class Preset:
     pin: layout.Pin = "stay"
     shots: int | None = None
     mended: bool = False
+    stop_early: bool = True
     reader: Reader = "cot"
 
     def split(self, text: str) -> list[str]:
@@ -217,6 +219,7 @@ OFFICIAL = Preset(
     static_limit=8000,
     generation=300,
     static_generation=300,
+    stop_early=False,  # its splitter is a parser, which nothing binds to its first word
 )
 """The released code, with the settings of its code-davinci-002 configurations."""
 

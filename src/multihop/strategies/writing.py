@@ -118,6 +118,7 @@ class Writer:
             "limit": preset.limit,
             "generation": preset.generation,
             "splitter": preset.splitter,
+            "stop_early": preset.stop_early,
             "eviction": self.eviction,
         }
 
@@ -136,9 +137,13 @@ class Writer:
             chain=" ".join(thoughts),
             instruction=self.preset.reason_instruction,
         )
-        until = enough(self.preset.split) if self.preset.mended else None
-        reply = await self._complete(prompt, "reason", until=until)
-        sentence = first_sentence(reply.text, self.preset.split)
+        until = enough(self.preset.split) if self.preset.stop_early else None
+        reply = await self._complete(
+            prompt, "reason", until=until, enough=f"first sentence, {self.preset.splitter}"
+        )
+        cut = reply.samples[0].finish == "cut"  # its last word may be half
+        written = whole_words(reply.text) if cut else reply.text
+        sentence = first_sentence(written, self.preset.split)
         if not self.preset.official_answers:  # the release keeps a trailing blank
             sentence = sentence.strip()
         return Thought(sentence, _warned(reply.call, warnings))
@@ -176,7 +181,9 @@ class Writer:
         )
         mended = preset.mended and reasons
         until = self._answer_complete if mended else None
-        reply = await self._complete(prompt, role, until=until)
+        reply = await self._complete(
+            prompt, role, until=until, enough=f"answer, {preset.name}, {preset.splitter}"
+        )
         text, parts = self._extract(reply)
         forced = None
         if not text and mended:
@@ -340,6 +347,7 @@ class Writer:
         role: str,
         *,
         until: Callable[[str], bool] | None = None,
+        enough: str = "",
         max_tokens: int | None = None,
     ) -> Reply:
         most = self.preset.generation
@@ -349,6 +357,7 @@ class Writer:
             stop=("\n",),
             adapter=self.adapter,
             role=role,
+            enough=enough if until else "",
         )
         try:
             return await complete(self.lm, request, until=until)

@@ -19,6 +19,7 @@ FLOORS = {
     "errors": 0,
     "text": 0,
     "trace": 0,
+    "cost": 0,
     "corpus": 1,
     "datasets": 1,
     "lms": 1,

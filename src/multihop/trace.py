@@ -25,7 +25,7 @@ StopReason = Literal["answered", "max_steps", "empty", "no_gain", "budget"]
 
 `answered`: an answer was stated; `max_steps`: the step limit came first; `empty`: the model
 wrote nothing; `no_gain`: the chain repeated itself or searching found nothing new;
-`budget`: calls, tokens or seconds ran out.
+`budget`: calls, tokens, seconds or money ran out, of the question or of the whole run.
 """
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})

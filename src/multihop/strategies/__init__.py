@@ -10,7 +10,7 @@ from multihop.prompts.demonstrations import CountTokens, read
 from multihop.prompts.own import own_demonstrations
 from multihop.retrievers.base import Retriever
 from multihop.strategies import rules as _rules
-from multihop.strategies.budget import Budget
+from multihop.strategies.budget import Budget, RunBudget
 from multihop.strategies.ircot import IRCoT
 from multihop.strategies.no_retrieval import NoR
 from multihop.strategies.one_step import OneR
@@ -18,7 +18,17 @@ from multihop.strategies.rules import PRESETS, Eviction, Preset, Reader
 from multihop.strategies.writing import Demonstrations, Writer
 from multihop.trace import Strategy
 
-__all__ = ["NAMES", "PRESETS", "Budget", "Demonstrations", "IRCoT", "NoR", "OneR", "make"]
+__all__ = [
+    "NAMES",
+    "PRESETS",
+    "Budget",
+    "Demonstrations",
+    "IRCoT",
+    "NoR",
+    "OneR",
+    "RunBudget",
+    "make",
+]
 
 NAMES = ("ircot", "oner", "nor")
 
@@ -64,12 +74,13 @@ def make(
             the preset's.
         demonstrations: A chain-of-thought prompt file in the official format (the other
             kinds are made from it), or all kinds; None is our own.
-        budget: Limits of one question.
+        budget: Limits of one question's search; "oner" and "nor" have none to cut.
         count: Token counter for fitting; None is the LM's own.
         adapter: Name of a LoRA adapter for every call.
 
     Raises:
-        BadInput: An unknown name, a value out of range, or no retriever.
+        BadInput: An unknown name, a value out of range, no retriever, or a budget of money
+            and no price of the model.
     """
     if name not in NAMES:
         raise BadInput(f"No strategy is named {name!r}. Known: {', '.join(NAMES)}.")
@@ -128,5 +139,5 @@ def make(
         k=k or rules.k,
         max_steps=max_steps or rules.max_steps,
         max_passages=cap,
-        budget=budget or Budget(),
+        budget=(budget or Budget()).of(lm.name),
     )

@@ -288,6 +288,148 @@ async def test_a_stream_closed_early_has_the_counts_that_came_with_its_chunks(se
     assert server.sent - sent < 10  # the server noticed
 
 
+def vllm(n, **details):
+    usage = {"prompt_tokens": 90, "completion_tokens": n, "total_tokens": 90 + n}
+    return {"usage": usage | details}
+
+
+def llama(n, **cached):
+    return {"timings": {"prompt_n": 26, "prompt_ms": 0.5, "predicted_n": n} | cached}
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        (vllm, Tokens(90, None, 3)),
+        # SGLang, and vLLM with --enable-prompt-tokens-details
+        (lambda n: vllm(n, prompt_tokens_details={"cached_tokens": 64}), Tokens(90, 64, 3)),
+        (lambda n: vllm(n, prompt_tokens_details=None), Tokens(90, None, 3)),
+        (lambda n: llama(n, cache_n=64), Tokens(90, 64, 3)),
+        (llama, Tokens(None, None, 3)),  # llama.cpp until September 2025
+        (lambda n: {"usage": None}, Tokens()),  # OpenAI, and many that count at the end only
+        (lambda n: {}, Tokens()),
+    ],
+)
+@pytest.mark.parametrize("api", ["chat", "completions"])
+async def test_a_stream_closed_early_is_counted_as_far_as_its_server_told(
+    server, open_lm, api, told, counts
+):
+    one = (lambda text: chunk({"content": text})) if api == "chat" else text_chunk
+    server.answers = [Answer(events=[one(f"word{n} ") | told(n) for n in range(1, 9)])]
+    lm = open_lm(api=api)
+
+    reply = await complete(lm, ask(), until=lambda text: "word3" in text)
+    await lm.aclose()
+
+    assert reply.samples[0].finish == "cut"
+    assert reply.call.tokens == counts
+    assert server.requests[0][1]["stream_options"]["continuous_usage_stats"] is True
+    assert server.requests[0][1]["timings_per_token"] is True
+
+
+@pytest.mark.parametrize(
+    ("usage", "last", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 64}}, {}, 64),
+        ({"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 26}, {}, 64),  # DeepSeek
+        ({"cached_tokens": 64}, {}, 64),  # Moonshot
+        ({}, llama(7, cache_n=64), 64),
+        ({"prompt_tokens_details": {"cached_tokens": 0}}, {}, 0),
+        ({}, {}, None),
+    ],
+)
+async def test_cached_tokens_are_read_in_each_servers_words(server, lm, usage, last, cached):
+    events = [chunk({"content": "x"}), chunk({}, "stop") | vllm(7, **usage) | last]
+    server.answers = [Answer(events=events)]
+    assert (await complete(lm, ask())).call.tokens == Tokens(90, cached, 7)
+
+
+async def test_a_count_that_is_not_repeated_stays(server, lm):
+    first = vllm(1, prompt_tokens_details={"cached_tokens": 64})
+    server.answers = [Answer(events=[chunk({"content": "a"}) | first, chunk({}, "stop") | vllm(2)])]
+    assert (await complete(lm, ask())).call.tokens == Tokens(90, 64, 2)
+
+
+async def test_of_several_samples_only_the_last_count_is_believed(server, lm):
+    events = [chunk({"content": "a"}, index=i) | llama(1, cache_n=64) for i in range(2)]
+    events += [chunk({}, "stop", i) | llama(1, cache_n=64) for i in range(2)]
+    server.answers = [Answer(events=[*events, {"choices": [], **vllm(2)}])]
+
+    reply = await complete(lm, ask(n=2, temperature=1.0))
+
+    assert reply.call.tokens == Tokens(90, None, 2)
+    assert server.requests[0][1]["stream_options"] == {"include_usage": True}
+    assert "timings_per_token" not in server.requests[0][1]
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "timings"),
+    [
+        ("Unrecognized request argument supplied: timings_per_token", True, False),
+        ("property 'stream_options.continuous_usage_stats' is unsupported", False, False),
+        ("Extra inputs are not permitted", False, False),
+    ],
+)
+async def test_a_server_that_minds_a_field_is_asked_without_it_once_for_all(
+    server, lm, words, usage, timings
+):
+    server.answers = [error(words, status=422), chat("x"), chat("y")]
+
+    await complete(lm, ask(CHAIN))
+    await complete(lm, ask(CHAIN))
+
+    bodies = [body for _, body in server.requests]
+    assert len(bodies) == 3
+    for body in bodies[1:]:
+        assert ("continuous_usage_stats" in body["stream_options"]) is usage
+        assert ("timings_per_token" in body) is timings
+        assert body["stream_options"]["include_usage"] is True
+        assert body["continue_final_message"] is True  # that was not what it minded
+
+
+async def test_a_server_that_minds_two_fields_without_naming_them_is_found_out(server, lm):
+    server.answers = [error("Bad request"), error("Bad request"), chat("x"), chat("y")]
+    await complete(lm, ask(CHAIN))
+    await complete(lm, ask(CHAIN))
+    body = server.requests[-1][1]
+    assert len(server.requests) == 4
+    assert body["stream_options"] == {"include_usage": True}
+    assert body["messages"][-1]["role"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("url", "strange"),
+    [
+        (None, False),
+        ("https://api.openai.com/v1", False),
+        ("https://eu.api.openai.com/v1/", False),
+        ("https://mine.openai.azure.com/openai/v1", False),
+        ("https://openai.com.example.org/v1", True),
+        ("http://localhost:8000/v1", True),
+    ],
+)
+def test_openai_is_never_sent_fields_that_it_would_refuse(monkeypatch, url, strange):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    body, _ = OpenAILM("m", url)._plan.body(ask(), "m")
+    assert ("timings_per_token" in body.get("extra_body", {})) is strange
+    assert ("continuous_usage_stats" in body["stream_options"]) is strange
+
+
+async def test_the_users_own_word_on_a_field_counts(server, open_lm):
+    server.answers = [chat("x")]
+    await ask_and_close(open_lm(extra_body={"timings_per_token": False}), ask())
+    assert server.requests[0][1]["timings_per_token"] is False
+
+
+async def test_a_field_of_the_users_own_that_a_server_refuses_is_not_asked_again(server, open_lm):
+    server.default = lambda path, body: error("no such field: timings_per_token")
+    lm = open_lm(extra_body={"timings_per_token": True})
+    with pytest.raises(LMRefused, match="no such field"):
+        await ask_and_close(lm, ask())
+    assert len(server.requests) == 2  # once more without counts by the chunk
+
+
 async def test_an_empty_completion_is_a_completion(server, lm):
     server.answers = [chat(), whole(None)]
     reply = await complete(lm, ask())
@@ -744,6 +886,12 @@ async def test_a_real_server_continues_turns_counts_and_refuses(monkeypatch):
     first = await complete(lm, ask(Prompt("unused", turns), logprobs=True))
     again = await complete(lm, ask(Prompt("unused", turns)))
     plain = await complete(in_text, ask(Prompt("The capital of France is"), logprobs=True))
+    cuts = [
+        await complete(
+            one, ask(Prompt("Once upon a time", turns)), until=lambda text: len(text) > 9
+        )
+        for one in (lm, in_text)
+    ]
     with pytest.raises(ContextTooLong) as caught:
         await complete(lm, ask(Prompt("hello " * 600)))
     with pytest.raises(LMRefused, match="Invalid API Key"):
@@ -756,3 +904,7 @@ async def test_a_real_server_continues_turns_counts_and_refuses(monkeypatch):
     assert plain.text.startswith(" Paris")
     assert len(plain.samples[0].logprobs) == plain.call.tokens.generated
     assert caught.value.window == 512
+    for cut in cuts:
+        assert cut.samples[0].finish == "cut"
+        assert cut.call.tokens.prompt > cut.call.tokens.cached >= 0
+        assert 0 < cut.call.tokens.generated < 20

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms.base import Finish, Piece, Request
@@ -175,8 +176,9 @@ class OpenAILM:
             chat=api != "completions",
             prefill=prefill != "no",
             stream=stream,
-            # Counts with every chunk are vLLM's; OpenAI is not asked for them.
-            usage="running" if url else "last",
+            # OpenAI refuses the fields by which others count with every chunk.
+            usage="last" if _is_openai(self.url) else "running",
+            timings=not _is_openai(self.url),
             may_change=frozenset(
                 name for name, how in (("chat", api), ("prefill", prefill)) if how == "auto"
             ),
@@ -244,6 +246,7 @@ class OpenAILM:
                     if refusal:
                         raise refusal from None
                     failed += 1
+                    yield Piece("", retries=attempts + 1)  # told before the wait
                     await self._failures.wait(failure, failed, began, known=self._answered)
             else:
                 return
@@ -295,7 +298,7 @@ class OpenAILM:
             ]
             async with aclosing(self._events(body, plan)) as events:
                 async for event in events:
-                    usage = _usage(event) or usage
+                    usage = _usage(event, usage, one=request.n == 1)
                     for choice in self._choices(event, plan):
                         piece = self._take(samples, choice, request, plan)
                         if piece:
@@ -445,17 +448,44 @@ def _logprobs(choice: Any) -> tuple[float, ...]:
     return tuple(values or getattr(found, "token_logprobs", None) or ())
 
 
-def _usage(event: Any) -> _Usage | None:
+def _usage(event: Any, before: _Usage | None, *, one: bool) -> _Usage | None:
+    """The counts so far, as every server words them; what is not told now stays as it was."""
     usage = getattr(event, "usage", None)
-    if usage is None:
-        return None
-    prompt = getattr(usage, "prompt_tokens_details", None)
+    # llama.cpp's, which come with each chunk when asked for; they are one sample's.
+    timings = getattr(event, "timings", None) if one else None
+    if usage is None and not isinstance(timings, dict):
+        return before
+    cached = _count(
+        getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None),
+        getattr(usage, "prompt_cache_hit_tokens", None),  # DeepSeek
+        getattr(usage, "cached_tokens", None),  # Moonshot
+    )
+    prompt = _count(getattr(usage, "prompt_tokens", None))
+    generated = _count(getattr(usage, "completion_tokens", None))
+    if isinstance(timings, dict):
+        hit, read = _count(timings.get("cache_n")), _count(timings.get("prompt_n"))
+        cached = _count(cached, hit)
+        # Without `cache_n` (until September 2025) the cached part is not known.
+        prompt = _count(prompt, None if hit is None or read is None else hit + read)
+        generated = _count(generated, timings.get("predicted_n"))
     written = getattr(usage, "completion_tokens_details", None)
+    old = before or _Usage(Tokens(), 0)
     return _Usage(
         Tokens(
-            prompt=getattr(usage, "prompt_tokens", None),
-            cached=getattr(prompt, "cached_tokens", None),
-            generated=getattr(usage, "completion_tokens", None),
+            prompt=_count(prompt, old.counts.prompt),
+            cached=_count(cached, old.counts.cached),
+            generated=_count(generated, old.counts.generated),
         ),
-        thinking=getattr(written, "reasoning_tokens", None) or 0,
+        thinking=_count(getattr(written, "reasoning_tokens", None), old.thinking) or 0,
     )
+
+
+def _count(*told: object) -> int | None:
+    """The first that is a count."""
+    return next((n for n in told if isinstance(n, int) and n >= 0), None)
+
+
+def _is_openai(url: str) -> bool:
+    """OpenAI's own service, or the same one hosted by Azure."""
+    host = urlsplit(url).hostname or ""
+    return host.endswith((".openai.com", ".openai.azure.com"))

@@ -14,6 +14,12 @@ from multihop.lms.base import Prompt, Request, Turn, chat_text
 PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields by which vLLM and SGLang continue the last turn instead of beginning a new one."""
 
+RUNNING = "continuous_usage_stats"
+"""Field of `stream_options` by which vLLM and SGLang count with every chunk."""
+
+TIMINGS = "timings_per_token"
+"""Field by which llama.cpp counts with every chunk."""
+
 _DROPPABLE = ("temperature", "top_p", "seed", "stop")
 
 
@@ -25,7 +31,9 @@ class Plan:
         chat: Turns are sent, not text.
         prefill: An unfinished assistant turn is sent to be continued.
         stream: The reply is streamed.
-        usage: Token counts are asked for with every chunk, with the last one, or not.
+        usage: Token counts are asked for with every chunk (vLLM, SGLang), with the last one, or
+            not.
+        timings: llama.cpp's form of counts with every chunk is asked for.
         may_change: Which of `chat` and `prefill` were left to be found out.
         limit: The field that bounds a chat completion.
         many: The server takes `n`.
@@ -40,6 +48,7 @@ class Plan:
     prefill: bool
     stream: bool
     usage: Literal["running", "last", "none"]
+    timings: bool = False
     may_change: frozenset[str] = frozenset()
     limit: str = "max_tokens"
     many: bool = True
@@ -57,6 +66,7 @@ class Plan:
             prefill=self.prefill and other.prefill,
             stream=self.stream and other.stream,
             usage=min(self.usage, other.usage, key=order.index),
+            timings=self.timings and other.timings,
             limit=min(self.limit, other.limit),  # "max_completion_tokens", if either has it
             many=self.many and other.many,
             thinks=self.thinks or other.thinks,
@@ -103,8 +113,11 @@ class Plan:
             body["stream"] = True
             if self.usage != "none":
                 body["stream_options"] = {"include_usage": True}
-            if self.usage == "running":
-                body["stream_options"]["continuous_usage_stats"] = True
+            # Of several samples, some servers count each by itself and some all together.
+            if self.usage == "running" and request.n == 1:
+                body["stream_options"][RUNNING] = True
+            if self.timings and request.n == 1:
+                extra = {TIMINGS: True} | extra
         if extra:
             body["extra_body"] = extra
         return body, sent
@@ -154,8 +167,15 @@ class Plan:
         body, _ = self.body(request, "")
         if "max_tokens" in body and self.chat and names("max_completion_tokens"):
             return replace(self, limit="max_completion_tokens")
-        if "stream_options" in body and (names("stream_options") or "usage" in said):
-            return replace(self, usage="last" if self.usage == "running" else "none")
+        timings = self.timings and self.stream and request.n == 1 and TIMINGS not in self.extra
+        if timings and names(TIMINGS):
+            return replace(self, timings=False)
+        options = body.get("stream_options", ())
+        counts_early = RUNNING in options or timings
+        # Who minds one field that is not OpenAI's will mind the other.
+        plainer = replace(self, usage="last" if RUNNING in options else self.usage, timings=False)
+        if options and (names("stream_options") or "usage" in said):
+            return plainer if RUNNING in options else replace(self, usage="none")
         if self.stream and (names("stream") or names("streaming")):
             return replace(self, stream=False)
         for name in _DROPPABLE:
@@ -164,11 +184,12 @@ class Plan:
         if request.n > 1 and names("n"):
             return replace(self, many=False)
         # Not every server names the field that it does not know.
-        if "prefill" in self.may_change and self.continues(request.prompt):
+        prefills = "prefill" in self.may_change and self.continues(request.prompt)
+        if prefills and any(names(name) for name in PREFILL):
             return replace(self, prefill=False)
-        if self.stream and self.usage == "running":
-            return replace(self, usage="last")
-        return None
+        if counts_early:
+            return plainer
+        return replace(self, prefill=False) if prefills else None
 
 
 def _has_no_chat(code: int, said: str) -> bool:

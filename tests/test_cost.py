@@ -161,8 +161,8 @@ def test_a_model_without_a_price_is_refused_with_its_name_and_the_file(table):
         Cost.of_call(call(model="local:x"), Prices.read(table))
 
 
-def test_the_table_of_one_model_holds_its_price_alone(table):
-    only = Prices.read(table).only("openai:gpt-5-mini")
+def test_the_table_of_some_models_holds_their_prices_alone(table):
+    only = Prices.read(table).only("openai:gpt-5-mini", "local:x")
     assert only.to_dict() == {
         "openai:gpt-5-mini": {"prompt": 0.25, "generated": 2.0, "cached": 0.025, "call": 0.0}
     }

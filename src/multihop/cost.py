@@ -109,13 +109,10 @@ class Prices:
             )
         return price
 
-    def only(self, model: str) -> "Prices":
-        """The table of this one model.
-
-        Raises:
-            BadInput: No entry fits.
-        """
-        return Prices({model: self.of(model)}, self.where)
+    def only(self, *models: str) -> "Prices":
+        """The table of these models; those without a price are left out."""
+        found = {model: price for model in models if (price := self.find(model))}
+        return Prices(found, self.where)
 
     def to_dict(self) -> dict[str, Json]:
         """As JSON data."""

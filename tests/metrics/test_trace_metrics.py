@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from multihop.cost import Price, Prices
 from multihop.errors import BadInput
-from multihop.metrics import METRICS, metric
+from multihop.metrics import METRICS, metric, money
 from multihop.metrics.support import collected_passages
 from multihop.text import Hit, Passage, Question
 from multihop.trace import Answer, LMCall, Search, Thought, Titles, Tokens, Trace, fold
@@ -171,3 +174,16 @@ def test_every_share_lies_between_0_and_1(answer, dataset):
     trace = two_hops(question(dataset), answer=answer, reason="none")
     for name in ("em", "f1", "precision", "recall", "drop_em", "drop_f1"):
         assert 0 <= metric(name)(trace) <= 1
+
+
+def test_money_is_what_the_models_that_were_asked_cost_by_the_users_table():
+    trace = two_hops()  # 10 + 5, fused 6, 30 + 2
+    measure = money(Prices({"scripted": Price(prompt=1e5, generated=1e6, call=100)}))
+    assert measure(trace) == pytest.approx((10 + 30) * 0.1 + (5 + 6 + 2) + 2 * 100)
+    assert money(Prices({"other": Price(1, 1)}))(trace) is None
+
+
+def test_money_needs_no_price_of_a_model_that_was_not_asked():
+    replayed = replace(call(10, 5), replayed=True)
+    trace = fold(question(), "nor", [Answer("Lund", "answered", call=replayed)])
+    assert money(Prices({}))(trace) == 0

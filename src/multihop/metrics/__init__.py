@@ -10,7 +10,7 @@ from multihop.metrics.base import Metric, Score
 from multihop.metrics.drop import drop
 from multihop.metrics.significance import Difference, holm, mcnemar, paired_bootstrap
 from multihop.metrics.support import answer_support_recall, pid, recall_at, support
-from multihop.metrics.traces import METRICS, answer_score, metric
+from multihop.metrics.traces import METRICS, answer_score, metric, money
 
 __all__ = [
     "METRICS",
@@ -29,6 +29,7 @@ __all__ = [
     "mcnemar",
     "mean",
     "metric",
+    "money",
     "musique",
     "over_sets",
     "paired_bootstrap",

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from multihop.cost import Cost, Prices
 from multihop.errors import BadInput
 from multihop.metrics import answer as answers
 from multihop.metrics.base import Metric, Score
@@ -210,6 +211,25 @@ def generated_tokens(trace: Trace) -> float | None:
 def seconds(trace: Trace) -> float:
     """How long the run took."""
     return trace.seconds
+
+
+def money(prices: Prices) -> Metric:
+    """The metric of what a run has cost by a price table, in its currency.
+
+    Counted as in `multihop.cost`: what was really asked of a model. It has no name of its own,
+    for there are no prices but the user's.
+
+    Returns:
+        A metric that is None where a model that was asked has no price.
+    """
+
+    def of(trace: Trace) -> float | None:
+        asked = {call.model for call in trace.calls if not call.replayed}
+        if not all(prices.find(model) for model in asked):
+            return None
+        return Cost.of(trace.steps, prices).money
+
+    return of
 
 
 def failed(trace: Trace) -> float:

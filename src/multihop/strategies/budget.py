@@ -166,6 +166,7 @@ class Budget(Limits):
         Raises:
             BadInput: Money is limited and the model has no price.
         """
+        self.check(model)
         return replace(self, prices=self.counted.only(model)) if self.counted else self
 
     def ended(self, steps: Sequence[Step]) -> StopReason | None:

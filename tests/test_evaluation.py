@@ -83,17 +83,26 @@ async def test_a_second_sitting_asks_only_what_is_missing(tmp_path) -> None:
     assert third.asked == []
 
 
+class InTurn(Fake):
+    """Each question takes a little longer than the one before it."""
+
+    async def steps(self, question: Question) -> AsyncGenerator[Answer, None]:
+        for _ in range(8 * int(question.id[1:])):
+            await asyncio.sleep(0)
+        async for step in super().steps(question):
+            yield step
+
+
 async def test_nothing_is_still_being_written_when_an_evaluation_ends_early(
     tmp_path, monkeypatch
 ) -> None:
-    begun: list[str] = []
+    begun: list[list[str]] = []
     append = runs.append
 
-    def slow(path, result):
-        begun.append(result.question.id)
-        if len(begun) > 1:
-            time.sleep(0.2)
-        return append(path, result)
+    def slow(path, *traces):
+        begun.append([trace.question.id for trace in traces])
+        time.sleep(0.05)  # meanwhile the others come to their ends
+        return append(path, *traces)
 
     def stop(progress: evaluation.Progress) -> None:
         if progress.done == 1:
@@ -101,9 +110,46 @@ async def test_nothing_is_still_being_written_when_an_evaluation_ends_early(
 
     monkeypatch.setattr(runs, "append", slow)
     with pytest.raises(KeyError):
-        await evaluation.evaluate(questions(12), Fake(), tmp_path / "run", on_progress=stop)
-    assert len(begun) > 1
-    assert sorted(kept(tmp_path / "run")) == sorted(begun)
+        await evaluation.evaluate(questions(4), InTurn(), tmp_path / "run", on_progress=stop)
+    assert begun == [["q0"], ["q1", "q2", "q3"]]
+    assert kept(tmp_path / "run") == ["q0", "q1", "q2", "q3"]
+
+
+async def test_what_waits_for_the_disk_is_written_together_and_told_when_it_is_there(
+    tmp_path, monkeypatch
+) -> None:
+    writes = 0
+    append = runs.append
+
+    def slow(path, *traces):
+        nonlocal writes
+        writes += 1
+        time.sleep(0.002)
+        return append(path, *traces)
+
+    def told(progress: evaluation.Progress) -> None:
+        if progress.latest:
+            assert progress.latest.question.id in kept(tmp_path / "run")
+
+    monkeypatch.setattr(runs, "append", slow)
+    await evaluation.evaluate(
+        questions(64), InTurn(), tmp_path / "run", concurrency=32, on_progress=told
+    )
+    assert len(kept(tmp_path / "run")) == 64
+    assert writes <= 32
+
+
+async def test_a_disk_that_fails_ends_the_run_and_nothing_is_told_as_done(
+    tmp_path, monkeypatch
+) -> None:
+    def full(path, *traces):
+        raise OSError(28, "No space left on device")
+
+    told: list[evaluation.Progress] = []
+    monkeypatch.setattr(runs, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        await evaluation.evaluate(questions(9), Fake(), tmp_path / "run", on_progress=told.append)
+    assert [progress.done for progress in told] == [0]
 
 
 async def test_a_line_torn_by_a_kill_is_asked_again(tmp_path) -> None:

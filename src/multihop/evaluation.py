@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multihop import __version__, runs
+from multihop.cost import Prices
 from multihop.errors import BadInput, MultihopError
-from multihop.metrics import Mean, Metric, mean, metric
+from multihop.metrics import Mean, Metric, mean, metric, money
+from multihop.strategies import RunBudget
 from multihop.text import Json, Question
 from multihop.trace import Strategy, Trace, trace
 
@@ -47,10 +49,11 @@ async def evaluate(
     record: Mapping[str, Json] | None = None,
     retry_failed: bool = False,
     give_up_after: int = 10,
+    budget: RunBudget | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> None:
+) -> int:
     """Run one strategy on all questions; see `evaluate_each`."""
-    await evaluate_each(
+    return await evaluate_each(
         questions,
         {"": strategy},
         into,
@@ -58,6 +61,7 @@ async def evaluate(
         record=record,
         retry_failed=retry_failed,
         give_up_after=give_up_after,
+        budget=budget,
         on_progress=on_progress,
     )
 
@@ -71,8 +75,9 @@ async def evaluate_each(
     record: Mapping[str, Json] | None = None,
     retry_failed: bool = False,
     give_up_after: int = 10,
+    budget: RunBudget | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> None:
+) -> int:
     """Run several strategies on all questions; question by question, so that caches are warm.
 
     Args:
@@ -86,7 +91,14 @@ async def evaluate_each(
             its parts, a hash of the corpus): another value is another run.
         retry_failed: Ask again the questions that failed in an earlier sitting.
         give_up_after: Stop after so many failures in a row: then it is not the questions.
+        budget: What all this may cost, earlier sittings included; no part of the run's
+            identity. Once it is used up no question is begun; those at work are cut short
+            where their strategies were given the same object (`Budget.run`).
         on_progress: Told at the start and after every question.
+
+    Returns:
+        How many runs, questions times strategies, were left: 0 unless the budget was used up.
+        The same call with a larger budget goes on with them.
 
     Raises:
         BadInput: The questions have no ids, or `into` holds another run. Nothing was changed.
@@ -98,6 +110,7 @@ async def evaluate_each(
     folders = {into / name: strategy for name, strategy in strategies.items()}
     for folder, strategy in folders.items():
         runs.start(folder, identity(strategy, asked, record))
+    journals = {folder: _Journal(folder / runs.TRACES) for folder in folders}
     done = {folder: _done(folder) for folder in folders}
     failed = {
         (folder, name) for folder, names in done.items() for name, bad in names.items() if bad
@@ -106,6 +119,9 @@ async def evaluate_each(
         for folder, name in failed:
             del done[folder][name]
         failed = set()
+    if budget:
+        _count_earlier(budget, folders)
+        budget.begin()
 
     in_a_row, last = 0, ""
     count = sum(len(names) for names in done.values())
@@ -120,8 +136,11 @@ async def evaluate_each(
             for folder, strategy in folders.items():
                 if question.id in done[folder]:
                     continue
-                result = await trace(strategy, question, keep_errors=True)
-                await _keep(folder / runs.TRACES, result)
+                if budget and budget.reached:
+                    return
+                on_step = budget.add if budget else None
+                result = await trace(strategy, question, on_step, keep_errors=True)
+                await journals[folder].keep(result)
                 count += 1
                 in_a_row = in_a_row + 1 if result.error else 0
                 if result.error:
@@ -147,16 +166,42 @@ async def evaluate_each(
             f"All {count} questions failed, the last with {last}. "
             "Mend this, then repeat the command with --retry-failed."
         )
+    return asked.count * len(strategies) - count
 
 
-async def _keep(path: Path, result: Trace) -> None:
-    """Append a trace in a thread, and leave none behind that still writes."""
-    writing = asyncio.create_task(asyncio.to_thread(runs.append, path, result))
-    try:
-        await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await writing
-        raise
+def _count_earlier(budget: RunBudget, folders: Iterable[Path]) -> None:
+    """Count what earlier sittings spent: every line on disk, failed questions' too."""
+    for folder in folders:
+        if (folder / runs.TRACES).exists():
+            for _, run in runs.read(folder / runs.TRACES):
+                budget.add(*run.steps)
+
+
+class _Journal:
+    """Appends traces in a thread; those that come while it writes go together."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._disk = asyncio.Lock()
+        self._group: list[Trace] = []
+        self._writing: asyncio.Task[None] | None = None  # of this group, not yet begun
+
+    async def keep(self, result: Trace) -> None:
+        """Return when a trace is on disk, and leave none behind that is still being written."""
+        self._group.append(result)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(self._group))
+        writing = self._writing
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
+
+    async def _write(self, group: list[Trace]) -> None:
+        async with self._disk:
+            self._group, self._writing = [], None  # what comes from now on is the next group's
+            await asyncio.to_thread(runs.append, self._path, *group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +295,7 @@ class Report:
         without_answer: Finished questions whose answer is empty; they score 0.
         cut: Finished questions with a call that `max_tokens` cut off.
         failures: The first failures: question id and error.
+        prices: By model, what the row `money` was reckoned with; None where it was not.
     """
 
     run: str
@@ -262,6 +308,7 @@ class Report:
     without_answer: int
     cut: int
     failures: tuple[tuple[str, str], ...] = ()
+    prices: Mapping[str, Json] | None = field(default=None, hash=False)
 
     @property
     def missing(self) -> int:
@@ -285,6 +332,7 @@ class Report:
             "without_answer": self.without_answer,
             "cut": self.cut,
             "failures": [{"id": name, "error": error} for name, error in self.failures],
+            **({} if self.prices is None else {"prices": dict(self.prices)}),
         }
 
 
@@ -305,23 +353,32 @@ def finished(folder: Path) -> Iterator[Trace]:
 
 
 def score(
-    folder: Path, more: Mapping[str, Metric] | None = None, *, show_failures: int = 10
+    folder: Path,
+    more: Mapping[str, Metric] | None = None,
+    *,
+    prices: Prices | None = None,
+    show_failures: int = 10,
 ) -> Report:
     """Score what a run folder holds.
 
     Args:
         folder: One run; see `runs.folders` for a folder of several.
         more: Further rows by name, after those of `ROWS`.
+        prices: Adds the row `money`, where the models have a price.
         show_failures: How many failures the report lists.
 
     Raises:
         BadInput: Not a run folder, or a damaged one.
     """
     manifest = runs.manifest(folder)
-    measures = {**{name: metric(name) for name in ROWS}, **(more or {})}
+    measures = {name: metric(name) for name in ROWS}
+    if prices is not None:
+        measures["money"] = money(prices)
+    measures.update(more or {})
     values: dict[str, list[float | None]] = {name: [] for name in measures}
     stops: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
+    models: dict[str, None] = {}
     done = without_answer = cut = failed = 0
     for run in finished(folder):
         answer = run.answer
@@ -334,6 +391,7 @@ def score(
         stops[answer.stop] += 1
         without_answer += not answer.text
         cut += any("length" in call.finishes for call in run.calls)
+        models.update(dict.fromkeys(call.model for call in run.calls))
         for name, measure in measures.items():
             values[name].append(measure(run))
     means = {name: found for name in measures if (found := mean(values[name])).n}
@@ -352,4 +410,5 @@ def score(
         without_answer=without_answer,
         cut=cut,
         failures=tuple(failures),
+        prices=None if prices is None else prices.only(*models).to_dict(),
     )

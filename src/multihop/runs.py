@@ -3,7 +3,7 @@
     run.json       what was run: strategy, resolved settings, version, hash of the questions
     traces.jsonl   a finished question a line, in order of finishing
 
-A line is appended under a lock, in one write, and synced; several processes may append to one
+Lines are appended under a lock, in one write, and synced; several processes may append to one
 file. A line that a kill tore is ignored by readers and cut off by the next writer.
 """
 
@@ -38,25 +38,25 @@ def asks(when: datetime | None = None) -> Path:
     return home() / f"asks-{day.isoformat()}" / TRACES
 
 
-def append(path: Path, trace: Trace) -> int:
-    """Add a trace to a file and make sure that it is on disk.
+def append(path: Path, *traces: Trace) -> int:
+    """Add traces to a file and make sure that they are on disk.
 
     Args:
         path: The trace file; it and its folder are made when missing.
-        trace: What to add.
+        traces: What to add. Several at once are synced once.
 
     Returns:
-        The byte at which the new line begins.
+        The byte at which the first new line begins.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = trace.to_json().encode() + b"\n"
+    lines = b"".join(trace.to_json().encode() + b"\n" for trace in traces)
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file lets go
         end = _repair(file)
         written = 0
-        while written < len(line):  # a full disk, or a signal, may split the write
-            written += os.write(file, line[written:])
+        while written < len(lines):  # a full disk, or a signal, may split the write
+            written += os.write(file, lines[written:])
         os.fsync(file)
     finally:
         os.close(file)

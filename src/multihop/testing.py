@@ -8,6 +8,7 @@ from pathlib import Path
 
 from multihop.errors import BadInput, LMError, RetrieverError
 from multihop.lms.base import Finish, Piece, Request
+from multihop.lms.stops import StopCutter
 from multihop.text import Hit, Passage, Query
 from multihop.trace import Tokens
 
@@ -94,6 +95,66 @@ class ScriptedLM:
         for stop in request.stop:
             entry = entry.split(stop, 1)[0]
         return entry, "stop"
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count words parted by white space."""
+        return [len(text.split()) for text in texts]
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class NextWordLM:
+    """Writes word by word, each a function of all the text before it.
+
+    Such a model is prefix-consistent: its answer to P + x is its answer to P with x taken off
+    the front. Words are written only as they are read, and counted.
+
+    Args:
+        next_word: From the text so far, prompt included, to the next word with the blanks
+            before it; "" ends the text.
+        window: What the `window` attribute says.
+
+    Attributes:
+        requests: Every request, in order.
+        written: Words written in all.
+        open: Streams that have begun and not ended.
+    """
+
+    name = "next-word"
+
+    def __init__(self, next_word: Callable[[str], str], *, window: int | None = None) -> None:
+        self.next_word = next_word
+        self.window = window
+        self.requests: list[Request] = []
+        self.written = 0
+        self.open = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Write until a stop string, the end of the text, or `max_tokens` words."""
+        self.requests.append(request)
+        prompt = len(request.prompt.text.split())
+        self.open += 1
+        try:
+            for index in range(request.n):
+                finish: Finish | None = None
+                text, number = "", 0
+                cutter = StopCutter(request.stop)
+                while finish is None:
+                    await asyncio.sleep(0)
+                    word = self.next_word(request.prompt.text + text)
+                    text, number, self.written = text + word, number + 1, self.written + 1
+                    shown = cutter.feed(word)
+                    if cutter.hit or not word:
+                        finish = "stop"
+                    elif number == request.max_tokens:
+                        finish = "length"
+                    if finish:
+                        shown += cutter.finish()
+                    counts = Tokens(prompt, 0, number)
+                    yield Piece(shown, index, finish=finish, tokens=counts)
+        finally:
+            self.open -= 1
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count words parted by white space."""

@@ -61,7 +61,8 @@ def ask(
     chosen_parts = parts.Parts.read(chosen)
     kept = into / runs.TRACES if into else runs.asks()
     if question is not None:
-        drawing = None if quiet else Drawing(terminal(), prompts=prompts)
+        prices = chosen_parts.budgets.prices
+        drawing = None if quiet else Drawing(terminal(), prompts=prompts, prices=prices)
         return asyncio.run(_one(_typed(question), chosen_parts, kept, drawing, as_json=as_json))
     if sys.stdin.isatty():
         raise click.UsageError("Ask something: multihop ask QUESTION --index DIR")

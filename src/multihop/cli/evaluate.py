@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from multihop import evaluation, names, runs
-from multihop.cli import parts, report
+from multihop.cli import budgets, parts, report
 from multihop.cli.render import terminal, visible
 from multihop.datasets import QuestionFile
 from multihop.text import Question
@@ -54,6 +54,7 @@ EVERY = 10.0
     metavar="N",
     help="Stop after N failures in a row.",
 )
+@budgets.run_options
 @report.options
 def evaluate(
     *,
@@ -71,20 +72,20 @@ def evaluate(
 
     Each finished question is on disk at once: after a kill, the same command goes on where it
     was. Several strategies take turns on each question. Questions that fail are reported and
-    are in no mean.
+    are in no mean. A run that ends by its budget keeps what it has and tells what is left.
     """
     chosen_parts = parts.Parts.read(chosen, several=True)
     rows = {name: names.open_metric(name) for name in more}
     asked = First(QuestionFile(questions), limit)
     fingerprint = evaluation.fingerprint(asked)
 
-    async def run() -> list[Path]:
+    async def run() -> tuple[list[Path], int]:
         async with chosen_parts.opened() as opened:
             folder = into or _default(questions, opened, fingerprint)
             several = len(opened.strategies) > 1
             named = {name if several else "": s for name, s in opened.strategies.items()}
             with _progress() as tell:
-                await evaluation.evaluate_each(
+                left = await evaluation.evaluate_each(
                     asked,
                     named,
                     folder,
@@ -92,14 +93,24 @@ def evaluate(
                     record=opened.record,
                     retry_failed=retry_failed,
                     give_up_after=give_up_after,
+                    budget=chosen_parts.budgets.run,
                     on_progress=tell,
                 )
             click.echo(f"Run folder: {folder}", err=True)
-            return [folder / name for name in named]
+            return [folder / name for name in named], left
 
-    reports = [evaluation.score(folder, rows) for folder in asyncio.run(run())]
+    folders, left = asyncio.run(run())
+    limits = chosen_parts.budgets
+    reports = [evaluation.score(folder, rows, prices=limits.prices) for folder in folders]
     report.show(reports, form)
-    return 1 if any(r.failed for r in reports) else 0
+    if left and limits.run:
+        click.echo(
+            f"The run's budget is used up ({limits.run.reached}): {left} of "
+            f"{sum(r.questions for r in reports)} questions were left. The same command with a "
+            "larger budget goes on.",
+            err=True,
+        )
+    return 1 if left or any(r.failed for r in reports) else 0
 
 
 @dataclass(frozen=True, slots=True)

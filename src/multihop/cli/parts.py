@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from multihop import names
+from multihop.cli import budgets
 from multihop.errors import BadInput
 from multihop.lms.base import LanguageModel
 from multihop.retrievers.base import Retriever
-from multihop.strategies import PRESETS, Budget
+from multihop.strategies import PRESETS
 from multihop.text import Json
 from multihop.trace import Strategy
 
@@ -36,7 +37,7 @@ class Parts:
         max_passages: Most passages kept over all steps.
         demonstrations: A file of demonstrations.
         strategy_options: Further keywords of the strategies.
-        budget: What a question may cost, as `max_calls`, `max_tokens`, `max_seconds`.
+        budgets: What a question and the whole run may cost.
     """
 
     strategies: tuple[str, ...]
@@ -51,7 +52,7 @@ class Parts:
     max_passages: int | None
     demonstrations: Path | None
     strategy_options: dict[str, str]
-    budget: Budget | None
+    budgets: budgets.Budgets
 
     @classmethod
     def read(cls, given: dict[str, Any], *, several: bool = False) -> "Parts":
@@ -62,14 +63,14 @@ class Parts:
             several: Whether more than one strategy may be named.
         """
         chosen = dict(given)
-        limits = [chosen.pop(f"budget_{unit}") for unit in ("calls", "tokens", "seconds")]
+        strategies = _strategies(chosen.pop("strategies"), several=several)
         return cls(
-            strategies=_strategies(chosen.pop("strategies"), several=several),
+            strategies=strategies,
             retriever=one_retriever(chosen.pop("index"), chosen.pop("retriever")),
             retriever_options=pairs("--retriever-option", chosen.pop("retriever_options")),
             model_options=pairs("--model-option", chosen.pop("model_options")),
             strategy_options=pairs("--strategy-option", chosen.pop("strategy_options")),
-            budget=Budget(*limits) if any(limits) else None,
+            budgets=budgets.Budgets.take(chosen, strategies),
             **chosen,
         )
 
@@ -100,7 +101,7 @@ class Parts:
             max_steps=self.max_steps,
             max_passages=self.max_passages,
             demonstrations=self.demonstrations,
-            budget=self.budget,
+            budget=self.budgets.of(strategy),
             options=self.strategy_options,
         )
 
@@ -111,6 +112,7 @@ class Parts:
         try:
             lm = names.open_lm(self.model, self.model_options)
             try:
+                self.budgets.check(lm.name)
                 manifest = getattr(retriever, "manifest", None)
                 yield Opened(
                     {name: self.make(name, retriever, lm) for name in self.strategies},
@@ -226,21 +228,7 @@ _OPTIONS = [
         metavar="NAME=VALUE",
         help="A further setting of the strategy, as eviction=fifo. May repeat.",
     ),
-    click.option(
-        "--budget-calls",
-        type=click.IntRange(1),
-        metavar="N",
-        help="LM calls after which a question's search ends; its reader still answers.",
-    ),
-    click.option(
-        "--budget-tokens", type=click.IntRange(1), metavar="N", help="The same in tokens."
-    ),
-    click.option(
-        "--budget-seconds",
-        type=click.FloatRange(0, min_open=True),
-        metavar="S",
-        help="The same in seconds.",
-    ),
+    *budgets.OPTIONS,
 ]
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.text import Text
 
+from multihop.cost import Prices
+from multihop.metrics import money
 from multihop.text import Json, Passage, Question
 from multihop.trace import Answer, LMCall, Search, Step, StopReason, Thought, Titles, Trace
 
@@ -74,10 +76,12 @@ class Drawing:
     Attributes:
         console: Where to.
         prompts: Show each LM call's prompt and raw output too.
+        prices: Show what the run cost by this table too.
     """
 
     console: Console
     prompts: bool = False
+    prices: Prices | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
     _hops: int = 0
 
@@ -130,7 +134,7 @@ class Drawing:
 
     def cost(self, trace: Trace) -> None:
         """Draw what the run took, on one line."""
-        self._print(("  " + cost(trace), "dim"))
+        self._print(("  " + cost(trace, self.prices), "dim"))
 
     def _search(self, step: Search) -> None:
         self._hops += 1
@@ -213,8 +217,8 @@ def about(strategy: str, settings: Mapping[str, Json]) -> str:
     return " · ".join([strategy, *(str(name) for name in names if name)])
 
 
-def cost(trace: Trace) -> str:
-    """Calls, tokens and time of a run, in words."""
+def cost(trace: Trace, prices: Prices | None = None) -> str:
+    """Calls, tokens, time and, where the model has a price, money of a run, in words."""
     calls, tokens = trace.calls, trace.tokens
     parts = [_count(len(trace.searches), "search", "searches"), _count(len(calls), "LM call")]
     if fused := sum(call.fused for call in calls):
@@ -225,6 +229,9 @@ def cost(trace: Trace) -> str:
     if tokens.generated is not None:
         parts.append(f"{tokens.generated} generated")
     parts.append(f"{trace.seconds:.1f} s")
+    spent = money(prices)(trace) if prices else None
+    if spent is not None:
+        parts.append(f"{spent:.4g} in money")
     return " · ".join(parts)
 
 

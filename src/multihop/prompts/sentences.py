@@ -16,6 +16,14 @@ Splitter = Callable[[str], list[str]]
 """Sentences of a text, in order; between them stands nothing but blanks."""
 
 _LAST_WORD = re.compile(r"\w+$")
+_WORD = re.compile(r"\w")
+_NOTE = re.compile(r"\s*\[[^\]]*$")  # of a footnote's number, which belongs to what it follows
+
+_PAIRS = ("()", "[]", "{}", "“”", "‘’", "«»", "「」", "『』")
+_QUOTED = re.compile(r"(?<!\S)'.*?'(?!\w)")
+
+MARKS = ".!?。！？؟।…"
+"""One of these, or a line break, stands at the end of a sentence."""
 
 
 def light(text: str) -> list[str]:
@@ -80,17 +88,32 @@ def whole_words(text: str) -> str:
 def enough(splitter: Splitter = light) -> Callable[[str], bool]:
     """Tells from the text so far whether its first sentence is complete.
 
-    It is when the splitter sees a second one: then the first no longer changes. The last word
-    may still grow, and half a name looks like a new sentence ("J. R. R. To"): it is not judged.
-    The splitter is run only where a sentence may have ended, to spare its cost on every piece.
+    It is when the splitter sees a second one that has begun with a word, and sees the same
+    border when that word goes on: half a name may look like a new sentence ("J. R. R. To"), and
+    a letter may be an initial. One token after the border is enough for that. A quotation or a
+    bracket that is still open may yet enclose the border, so the text is read on. The splitter
+    is run only where a sentence may have ended, to spare its cost on every piece.
     """
 
     def check(text: str) -> bool:
         written = text.lstrip()
         if "\n" in written:
             return True
-        if not any(mark in written for mark in ".!?。！？؟।…"):
+        if not any(mark in written for mark in MARKS):
             return False
-        return len(splitter(whole_words(written))) > 1
+        first, *others = splitter(written) or [""]
+        if not any(_WORD.search(other) for other in others) or _open(first):
+            return False
+        if _NOTE.match(others[0]):
+            return False
+        longer = ("x", ".") if _LAST_WORD.search(written) else ()
+        return all(splitter(written + end)[0] == first for end in longer)
 
     return check
+
+
+def _open(text: str) -> bool:
+    """Whether a quotation or a bracket has begun and not ended."""
+    if text.count('"') % 2 or any(text.count(a) > text.count(b) for a, b in _PAIRS):
+        return True
+    return bool(re.search(r"(?<!\S)'", _QUOTED.sub("", text)))

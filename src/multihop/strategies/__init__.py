@@ -21,6 +21,7 @@ from multihop.trace import Strategy
 __all__ = [
     "NAMES",
     "PRESETS",
+    "WITHOUT_LOOP",
     "Budget",
     "Demonstrations",
     "IRCoT",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 NAMES = ("ircot", "oner", "nor")
+WITHOUT_LOOP = ("oner", "nor")
+"""Those that search once or never: a budget of a question has nothing to cut."""
 
 
 def make(

@@ -1,0 +1,132 @@
+"""The options that limit what questions and runs may cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from multihop import strategies
+from multihop.cost import Prices
+from multihop.errors import BadInput
+from multihop.strategies import Budget, RunBudget
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+UNITS = ("calls", "tokens", "seconds", "money")
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What was given; None where nothing was.
+
+    Attributes:
+        question: Limits of each question.
+        run: Limits of the whole run.
+        prices: The user's price table.
+    """
+
+    question: Budget | None = None
+    run: RunBudget | None = None
+    prices: Prices | None = None
+
+    @classmethod
+    def take(cls, chosen: dict[str, Any], asked: tuple[str, ...]) -> "Budgets":
+        """Take the options' values out of all values by parameter name.
+
+        Args:
+            chosen: All values; those of the options here are removed.
+            asked: Names of the strategies.
+
+        Raises:
+            BadInput: No strategy has a search that could end, money is limited without prices,
+                or the price table is none.
+        """
+        path = chosen.pop("prices")
+        prices = Prices.read(path) if path else None
+        limits = [chosen.pop(f"budget_{unit}") for unit in UNITS]
+        run_limits = [chosen.pop(f"run_budget_{unit}", None) for unit in UNITS]
+        if any(limits) and all(name in strategies.WITHOUT_LOOP for name in asked):
+            raise BadInput(
+                f"--budget-{UNITS[[bool(x) for x in limits].index(True)]}: {' and '.join(asked)} "
+                "search once or never, so there is no search to end. `multihop eval` limits a "
+                "whole run, with --run-budget-calls and the like."
+            )
+        return cls(
+            Budget(*limits, prices) if any(limits) else None,
+            RunBudget(*run_limits, prices) if any(run_limits) else None,
+            prices,
+        )
+
+    def of(self, strategy: str) -> Budget | None:
+        """What a strategy is given; another package's may know no budgets."""
+        if self.question:
+            return Budget(*(getattr(self.question, unit) for unit in UNITS), self.prices, self.run)
+        return Budget(run=self.run) if self.run and strategy in strategies.NAMES else None
+
+    def check(self, model: str) -> None:
+        """Make sure that the model has a price where money is limited.
+
+        Raises:
+            BadInput: It has none.
+        """
+        if self.question:
+            self.question.check(model)
+        if self.run:
+            self.run.limits.check(model)
+
+
+prices_option = click.option(
+    "--prices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    envvar="MULTIHOP_PRICES",
+    show_envvar=True,
+    help="What models cost, in TOML: a table a model, with prompt and generated per million tokens.",
+)
+
+_WHOLE, _NUMBER = click.IntRange(1), click.FloatRange(0, min_open=True)
+
+OPTIONS = [
+    click.option(
+        "--budget-calls",
+        type=_WHOLE,
+        metavar="N",
+        help="LM calls after which a question's search ends; its reader still answers.",
+    ),
+    click.option("--budget-tokens", type=_WHOLE, metavar="N", help="The same in tokens."),
+    click.option("--budget-seconds", type=_NUMBER, metavar="S", help="The same in seconds."),
+    click.option(
+        "--budget-money", type=_NUMBER, metavar="X", help="The same in money, by --prices."
+    ),
+    prices_option,
+]
+"""For every verb that runs strategies."""
+
+_RUN_OPTIONS = [
+    click.option(
+        "--run-budget-calls",
+        type=_WHOLE,
+        metavar="N",
+        help="LM calls of the whole run, earlier sittings included, after which no question is "
+        "begun and those at work end their search. The same command with more goes on.",
+    ),
+    click.option("--run-budget-tokens", type=_WHOLE, metavar="N", help="The same in tokens."),
+    click.option(
+        "--run-budget-seconds",
+        type=_NUMBER,
+        metavar="S",
+        help="The same in seconds on the clock, of this sitting alone.",
+    ),
+    click.option(
+        "--run-budget-money", type=_NUMBER, metavar="X", help="The same in money, by --prices."
+    ),
+]
+
+
+def run_options(command: Command) -> Command:
+    """Give a command the limits of a whole run; `Budgets.take` takes what it gets for them."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command

@@ -14,12 +14,13 @@ HEAD = """\
 
 <!-- Written by `make docs` from the commands; a test fails when it is out of date. -->
 
-Results go to stdout, all else to stderr. Exit codes: 0 done; 1 some questions failed or have no
-answer; 2 bad input, or a part that cannot be used; 130 interrupted.
+Results go to stdout, all else to stderr. Exit codes: 0 done; 1 some questions failed, have no
+answer, or were left because a budget was used up; 2 bad input, or a part that cannot be used; 130
+interrupted.
 
-Environment: `MULTIHOP_INDEX` and `MULTIHOP_MODEL` stand for `--index` and `--model`;
-`MULTIHOP_RUNS` is the folder that runs and traces are kept in (default: `multihop/runs` in the
-user's data folder, `~/.local/share`).
+Environment: `MULTIHOP_INDEX`, `MULTIHOP_MODEL` and `MULTIHOP_PRICES` stand for `--index`, `--model`
+and `--prices`; `MULTIHOP_RUNS` is the folder that runs and traces are kept in (default:
+`multihop/runs` in the user's data folder, `~/.local/share`).
 """
 
 

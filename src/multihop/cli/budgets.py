@@ -1,7 +1,7 @@
 """The options that limit what questions and runs may cost."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,15 +54,15 @@ class Budgets:
                 "whole run, with --run-budget-calls and the like."
             )
         return cls(
-            Budget(*limits, prices) if any(limits) else None,
-            RunBudget(*run_limits, prices) if any(run_limits) else None,
+            Budget(*limits, prices=prices) if any(limits) else None,
+            RunBudget(*run_limits, prices=prices) if any(run_limits) else None,
             prices,
         )
 
     def of(self, strategy: str) -> Budget | None:
         """What a strategy is given; another package's may know no budgets."""
         if self.question:
-            return Budget(*(getattr(self.question, unit) for unit in UNITS), self.prices, self.run)
+            return replace(self.question, run=self.run)
         return Budget(run=self.run) if self.run and strategy in strategies.NAMES else None
 
     def check(self, model: str) -> None:
@@ -83,7 +83,7 @@ prices_option = click.option(
     metavar="FILE",
     envvar="MULTIHOP_PRICES",
     show_envvar=True,
-    help="What models cost, in TOML: a table a model, with prompt and generated per million tokens.",
+    help="What models cost, a TOML table a model: prompt and generated, per million tokens.",
 )
 
 _WHOLE, _NUMBER = click.IntRange(1), click.FloatRange(0, min_open=True)

@@ -6,6 +6,7 @@ import pytest
 
 from conftest import rows
 from golden import RecordedRetriever, counter, demonstrations, question
+from multihop.lms.fusing import FusingLM
 from multihop.metrics.support import pid
 from multihop.retrievers.skipping import SkippingRetriever
 from multihop.strategies import make
@@ -23,20 +24,48 @@ STOPS = {
 }
 
 
-def build(row):
+def calls(row):
+    """The recorded LM calls, in order."""
+    return [s["lm_call"] for r in row["expected"]["results"] for s in r["steps"] if "lm_call" in s]
+
+
+def prefix_consistent(row):
+    """Whether the script answers a prompt's continuation with the rest of its answer."""
+    past = None
+    for call in calls(row):
+        text = " " + call["output"].split("\n")[0]
+        if past and call["generation_parameters"] == past["generation_parameters"]:
+            added = call["prompt"].removeprefix(past["prompt"])
+            written = " " + past["output"].split("\n")[0]
+            if call["prompt"].startswith(past["prompt"]) and written.startswith(added):
+                if written[len(added) :] != text:
+                    return False
+                continue  # both belong to one text
+        past = call
+    return True
+
+
+def build(row, *, lean=""):
     given = row["input"]
     system, flan = given["system"], given["model"].startswith("flan")
     rules = preset("official", "flan" if flan else "codex")
     if given["model_tokens_limit"]:
         rules = replace(rules, limit=given["model_tokens_limit"])
-    lm = ScriptedLM(*given["lm_outputs"])
+    lm = asked = ScriptedLM(*given["lm_outputs"])
+    if lean:
+        texts = {}
+        for call in calls(row):
+            texts.setdefault(call["prompt"], []).append(" " + call["output"])
+        lm = ScriptedLM(respond=lambda r: texts[r.prompt.text].pop(0), pieces=3)
+        asked = FusingLM(lm) if lean == "fuse" else lm
     retriever = RecordedRetriever(given["retriever_results"], given["failing_request_indices"])
     skipping = SkippingRetriever(retriever)
     strategy = make(
         {"ircot_qa": "ircot", "oner_qa": "oner", "nor_qa": "nor"}.get(system, system),
-        lm=lm,
+        lm=asked,
         retriever=skipping,
         preset=rules,
+        stop_early=bool(lean),
         reader=None if system.endswith("_qa") else "none",
         k=given["bm25_retrieval_count"],
         demonstrations=demonstrations(given["prompt_files"], given["demo_qids"]),
@@ -82,8 +111,8 @@ def stages(run: Trace):
                 yield ("read", {"call": step.call})
 
 
-async def replay(row):
-    strategy, lm, retriever, skipping = build(row)
+async def replay(row, *, lean=""):
+    strategy, lm, retriever, skipping = build(row, lean=lean)
     given = row["input"]
     for instance, expected in zip(given["instances"], row["expected"]["results"], strict=True):
         run = await trace(strategy, question(instance))
@@ -103,7 +132,11 @@ async def replay(row):
                 assert call.max_tokens == settings.get("max_tokens", settings.get("max_length"))
                 assert call.temperature == 0
                 assert call.stop == ("\n",)  # the server's (codex) or the client's (flan)
-                assert call.outputs[0] == asked["output"].split("\n")[0]
+                written, output = call.outputs[0], asked["output"].split("\n")[0]
+                if lean:  # a text that goes on with its prompt begins with a blank
+                    assert output.startswith(written[1:])
+                else:
+                    assert written == output
             if "sentence_kept" in step:
                 assert got["sentence_kept"] == step["sentence_kept"]
             if step["stage"] == "retrieve":
@@ -127,8 +160,10 @@ async def replay(row):
         warned = [w for c in run.calls for w in c.warnings if "lines were cut" in w]
         assert len(warned) == sum("Not enough space" in w for w in expected["warnings"])
         assert len(skipping.failures) >= sum("did not succeed" in w for w in expected["warnings"])
-    assert len(lm.requests) == row["expected"]["n_lm_calls"]
-    assert len(lm.script) == row["expected"]["n_lm_outputs_unused"]
+    fused = strategy.writer.lm.fused if lean == "fuse" else 0
+    assert len(lm.requests) + fused == row["expected"]["n_lm_calls"]
+    if not lean:
+        assert len(lm.script) == row["expected"]["n_lm_outputs_unused"]
     params = [
         c["params"]
         for r in row["expected"]["results"]
@@ -147,6 +182,7 @@ async def replay(row):
     for param in params:
         param.pop("retrieval_method"), param.pop("corpus_name")
     assert asked == params
+    return len(lm.requests), fused, lm.closed_early
 
 
 async def test_every_recorded_run_is_replayed_to_the_byte():
@@ -157,3 +193,22 @@ async def test_every_recorded_run_is_replayed_to_the_byte():
         except AssertionError as difference:
             failed[row["id"]] = str(difference)[:500]
     assert not failed
+
+
+async def test_runs_that_stop_early_are_the_recorded_ones():
+    cut = 0
+    for row in rows("golden/trace.jsonl"):
+        _, _, closed = await replay(row, lean="stop")
+        cut += closed
+    assert cut
+
+
+async def test_runs_that_go_on_with_open_streams_are_the_recorded_ones():
+    fused = 0
+    # A script that contradicts its own earlier text says nothing about going on with it.
+    consistent = [row for row in rows("golden/trace.jsonl") if prefix_consistent(row)]
+    assert len(consistent) > 15
+    for row in consistent:
+        _, served, _ = await replay(row, lean="fuse")
+        fused += served
+    assert fused

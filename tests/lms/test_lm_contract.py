@@ -6,6 +6,7 @@ import pytest
 from fake_server import Answer, FakeServer, chunk
 
 from multihop.lms.base import LanguageModel, Prompt, Request, Turn, complete
+from multihop.lms.pacing import PacedLM
 from multihop.testing import ScriptedLM
 
 TEXT = "Lost Gravity was built by Mack Rides.\nMack Rides is German."
@@ -30,6 +31,10 @@ def written(body) -> Answer:
 
 def scripted():
     return ScriptedLM(respond=lambda request: TEXT, pieces=4)
+
+
+def paced():
+    return PacedLM(scripted(), 2)
 
 
 def openai():
@@ -65,6 +70,7 @@ def seq2seq():
 @pytest.fixture(
     params=[
         scripted,
+        paced,
         openai,
         pytest.param(local, marks=pytest.mark.embedded),
         pytest.param(transformers, marks=pytest.mark.torch),

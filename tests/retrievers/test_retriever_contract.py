@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from multihop.retrievers.base import Retriever
+from multihop.retrievers.batching import BatchedRetriever
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
 from multihop.testing import TitleRetriever
@@ -25,6 +26,7 @@ RETRIEVERS: dict[str, Callable[[Path], Retriever]] = {
     "bm25 paper": lambda index: BM25(index, "paper"),
     "bm25 official": lambda index: BM25(index, "official"),
     "bm25 text": lambda index: BM25(index, "text"),
+    "batched": lambda index: BatchedRetriever(BM25(index)),
     "titles": lambda _: TitleRetriever(*(p for p in CORPUS if p.title)),
 }
 LIMITS_TITLES = [name for name in RETRIEVERS if name != "titles"]

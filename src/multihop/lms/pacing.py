@@ -18,10 +18,11 @@ let all of them wait."""
 
 QUEUEING, STANDING = 2.0, 1.5
 """Times the best recent wait for a first piece: from the one on the bound shrinks, from the
-other on it does not grow. Waits are medians over a round of calls: single ones vary too much."""
+other on it does not grow. A wait is the median over a round of calls, of two rounds the
+shorter: single ones vary much."""
 
 ROUND, RECENT = 32, 12
-"""Fewest calls of a round, and rounds that are remembered."""
+"""Fewest calls of a round (else twice the bound), and rounds that are remembered."""
 
 LEAST_BY_WAIT = 0.25
 """Share of `most` below which slow first pieces do not lead: a queue at the server costs no
@@ -146,10 +147,14 @@ class PacedLM(LMWrapper):
     def _slow(self, wait: float) -> bool:
         """Whether calls wait clearly longer than they did; cuts the bound when far longer."""
         self._waits.append(wait)
-        if len(self._waits) >= max(ROUND, int(self.bound)):
+        over = len(self._waits) >= max(ROUND, 2 * int(self.bound))
+        if over:
             self._rounds.append(statistics.median(self._waits))
             self._waits.clear()
-            least = LEAST_BY_WAIT * self.most
-            if self._rounds[-1] > QUEUEING * min(self._rounds) and self.bound > least:
-                self._cut(max(least, SLOW * self.bound), math.inf)
-        return bool(self._rounds) and self._rounds[-1] > STANDING * min(self._rounds)
+        if len(self._rounds) < 3:
+            return False
+        longer = min(self._rounds[-1], self._rounds[-2]) / min(self._rounds)
+        least = LEAST_BY_WAIT * self.most
+        if over and longer > QUEUEING and self.bound > least:
+            self._cut(max(least, SLOW * self.bound), math.inf)
+        return longer > STANDING

@@ -121,7 +121,7 @@ def test_a_budget_of_a_question_is_refused_where_no_search_could_end(
     options = ("--index", index, "-m", script, "--budget-tokens", "100")
     done = multihop("eval", questions, "-s", "nor,oner", *options)
     assert (done.code, done.out) == (2, "")
-    assert "--budget-tokens: nor and oner search once or never" in done.err
+    assert "--budget-tokens: there is no loop to end in nor or oner." in done.err
     assert multihop("ask", "Where?", "-s", "nor", *options).code == 2
     assert multihop("eval", questions, "-s", "nor,ircot", *options).code == 0
 

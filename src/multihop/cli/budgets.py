@@ -45,17 +45,17 @@ class Budgets:
         """
         path = chosen.pop("prices")
         prices = Prices.read(path) if path else None
-        limits = [chosen.pop(f"budget_{unit}") for unit in UNITS]
-        run_limits = [chosen.pop(f"run_budget_{unit}", None) for unit in UNITS]
-        if any(limits) and all(name in strategies.WITHOUT_LOOP for name in asked):
+        limits = {unit: chosen.pop(f"budget_{unit}") for unit in UNITS}
+        run_limits = {unit: chosen.pop(f"run_budget_{unit}", None) for unit in UNITS}
+        given = [unit for unit in UNITS if limits[unit]]
+        if given and all(name in strategies.WITHOUT_LOOP for name in asked):
             raise BadInput(
-                f"--budget-{UNITS[[bool(x) for x in limits].index(True)]}: {' and '.join(asked)} "
-                "search once or never, so there is no search to end. `multihop eval` limits a "
-                "whole run, with --run-budget-calls and the like."
+                f"--budget-{given[0]}: there is no loop to end in {' or '.join(asked)}. "
+                "`multihop eval` limits a whole run, with --run-budget-calls and the like."
             )
         return cls(
-            Budget(*limits, prices=prices) if any(limits) else None,
-            RunBudget(*run_limits, prices=prices) if any(run_limits) else None,
+            Budget(**limits, prices=prices) if given else None,
+            RunBudget(**run_limits, prices=prices) if any(run_limits.values()) else None,
             prices,
         )
 

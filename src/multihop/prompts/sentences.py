@@ -114,6 +114,6 @@ def enough(splitter: Splitter = light) -> Callable[[str], bool]:
 
 def _open(text: str) -> bool:
     """Whether a quotation or a bracket has begun and not ended."""
-    if text.count('"') % 2 or any(text.count(a) > text.count(b) for a, b in _PAIRS):
+    if text.count('"') % 2 or any(text.count(pair[0]) > text.count(pair[1]) for pair in _PAIRS):
         return True
     return bool(re.search(r"(?<!\S)'", _QUOTED.sub("", text)))

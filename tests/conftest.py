@@ -40,5 +40,5 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("MULTIHOP_RUNS", str(tmp_path / "runs"))
-    for name in [n for n in os.environ if n.endswith("_API_KEY")]:
+    for name in [n for n in os.environ if n.endswith("_API_KEY") or n == "MULTIHOP_CACHE_DIR"]:
         monkeypatch.delenv(name)

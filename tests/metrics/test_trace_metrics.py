@@ -16,9 +16,9 @@ BRASK = Passage("b", "Jon Brask", "Jon Brask was born in Lund.")
 ODE = Passage("o", "Ode", "A river.")
 
 
-def call(prompt=None, generated=None, *, fused=False):
+def call(prompt=None, generated=None, **more):
     tokens = Tokens(prompt=prompt, cached=None, generated=generated)
-    return LMCall("reason", "scripted", "Q", ("A",), ("stop",), 0.1, tokens=tokens, fused=fused)
+    return LMCall("reason", "scripted", "Q", ("A",), ("stop",), 0.1, tokens=tokens, **more)
 
 
 def search(query, *hits, collected):
@@ -118,12 +118,23 @@ def test_support_compares_collected_with_gold():
 
 
 def test_costs_are_counted():
-    assert scores(two_hops(), "passages", "steps", "searches", "lm_calls") == [3, 2, 2, 2]
+    assert scores(two_hops(), "passages", "steps", "searches", "lm_calls") == [3, 2, 2, 3]
     assert scores(two_hops(), "prompt_tokens", "generated_tokens", "cached_tokens") == [
         60,
         13,
         None,
     ]
+
+
+def test_a_call_reaches_the_model_when_it_is_neither_fused_nor_replayed():
+    calls = [
+        call(),
+        call(fused=True),
+        call(replayed=True),
+        call(fused=True, replayed=True),  # a fused call's text, kept in a cache
+    ]
+    trace = fold(question(), "ircot", [Thought("A.", made) for made in calls])
+    assert scores(trace, "lm_calls", "sent_calls", "replayed_calls") == [4, 1, 2]
 
 
 def test_title_searches_count_and_unasked_ones_do_not():

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("multihop.cli.evaluate:evaluate", "Run strategies on a question file and score them."),
     "score": ("multihop.cli.score:score", "Score finished runs; no model is run."),
     "show": ("multihop.cli.show:show", "Replay a kept trace, or list a run's."),
+    "cache": ("multihop.cli.cache:cache", "Say how full the reply cache is, or empty it."),
     "doctor": ("multihop.cli.doctor:doctor", "Say what is installed and what is missing."),
     "demo": ("multihop.cli.demo:demo", "Ask the shipped corpus a two-hop question."),
 }

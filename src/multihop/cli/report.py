@@ -18,11 +18,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 COUNTS = frozenset(
     {
-        *("steps", "searches", "lm_calls", "passages", "seconds"),
+        *("steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "passages", "seconds"),
         *("prompt_tokens", "cached_tokens", "generated_tokens", "money"),
     }
 )
 """Means of counts and times; all other metrics are shares and shown in percent."""
+
+_FINE = frozenset({"steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "seconds"})
 
 
 def options(command: Command) -> Command:
@@ -123,7 +125,7 @@ def _cell(name: str, mean: Mean | None) -> str:
     if mean is None or mean.value is None:
         return "-"
     factor = 1.0 if name in COUNTS else 100.0
-    digits = {"steps": 2, "searches": 2, "lm_calls": 2, "seconds": 2, "money": 6}.get(name, 1)
+    digits = 6 if name == "money" else 2 if name in _FINE else 1
     error = "" if mean.error is None else f" ± {factor * mean.error:.{digits}f}"
     few = f" (n={mean.n})" if mean.unscored else ""
     return f"{factor * mean.value:.{digits}f}{error}{few}"

@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import fields, replace
+from dataclasses import fields
 from hashlib import sha256
 from typing import Any
 
@@ -80,7 +80,7 @@ class CachedLM(LMWrapper):
         """Give what was given before, else what the model gives now.
 
         Raises:
-            BadInput: The store is damaged.
+            BadInput: The store cannot be read.
             LMError: As the model raises it; nothing is kept then.
         """
         if request.temperature > 0 and request.seed is None:
@@ -112,23 +112,83 @@ class CachedLM(LMWrapper):
                 yield piece
 
     async def _led(self, request: Request, key: bytes) -> AsyncGenerator[Piece, None]:
-        """Look the reply up or ask for it; those who wait for `key` get what comes of it."""
+        """Look the reply up, or ask for it; those who wait for `key` get what comes of it."""
+        found: Record | None = None
         record: Record | None = None
         try:
-            found = record = await self.store.get(key)
+            found = await self.store.get(key)
             if found is None:
                 self._count("misses")
                 seen: list[Piece] = []
-                closed = False
                 try:
                     async with aclosing(self.lm.stream(request)) as pieces:
                         async for piece in pieces:
                             seen.append(piece)
                             yield piece
-                except GeneratorExit:
-                    closed = True
+                except GeneratorExit:  # the model's stream is closed by now
+                    record = _record(request, seen, closed=True)
                     raise
-                finally:
-                    ...
+                record = _record(request, seen, closed=False)
         finally:
-            flights.leave(key, record)
+            try:
+                if record is not None:
+                    self.store.put(key, record)
+            finally:
+                self.store.flights.leave(key, found or record)
+        if found is not None:
+            self._count("hits")
+            for piece in _replay(found, request.n):
+                yield piece
+
+    def _count(self, name: str) -> None:
+        with self._counting:
+            setattr(self, name, getattr(self, name) + 1)
+
+
+def _canonical(value: Json) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _record(request: Request, pieces: Sequence[Piece], *, closed: bool) -> Record | None:
+    """Pieces as columns; None when they may not be kept."""
+    finished = {piece.index for piece in pieces if piece.finish}
+    whole = finished.issuperset(range(request.n))
+    task = asyncio.current_task()
+    # Whoever is being cancelled did not close the stream because it had enough.
+    enough = closed and request.enough and not (task and task.cancelling())
+    if not (whole or enough):
+        return None
+    record: Record = {"text": [piece.text for piece in pieces]}
+    for name, default in _KEPT.items():
+        column = [getattr(piece, name) for piece in pieces]
+        if any(value != default for value in column):
+            record[name] = column
+    if any(piece.tokens for piece in pieces):
+        record["tokens"] = [_counts(piece.tokens) for piece in pieces]
+    return record
+
+
+def _counts(tokens: Tokens | None) -> Json:
+    return None if tokens is None else [tokens.prompt, tokens.cached, tokens.generated]
+
+
+def _replay(record: Record, samples: int) -> Iterator[Piece]:
+    """The pieces of a record, and an end for every sample that has none."""
+    columns: dict[str, Any] = record
+    unfinished = set(range(samples))
+    kept = [(name, columns[name]) for name in _KEPT if name in columns]
+    lists = frozenset(name for name, _ in kept if isinstance(_KEPT[name], tuple))
+    counts = columns.get("tokens")
+    for number, text in enumerate(columns["text"]):
+        values: dict[str, Any] = {
+            name: tuple(column[number]) if name in lists else column[number]
+            for name, column in kept
+        }
+        if counts and counts[number]:
+            values["tokens"] = Tokens(*counts[number])
+        piece = Piece(text, replayed=number == 0, **values)
+        if piece.finish:
+            unfinished.discard(piece.index)
+        yield piece
+    for index in sorted(unfinished):
+        yield Piece("", index, "cut")

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from multihop.errors import BadInput, LMRefused, MissingExtra
@@ -18,6 +18,7 @@ from multihop.lms.openai_failures import Failures, is_too_long, said, shown, sta
 from multihop.lms.openai_plan import Plan
 from multihop.lms.stops import StopCutter
 from multihop.lms.thinking import ThinkingSplitter
+from multihop.text import Json
 from multihop.trace import Tokens
 
 log = logging.getLogger(__name__)
@@ -171,6 +172,14 @@ class OpenAILM:
         self._opened = thinking == "open"
         secrets = (key, *self._headers.values())
         self._failures = Failures(self.name, self.url, key_env, secrets, timeout, max_retries)
+        self._identity: dict[str, Json] = {
+            "url": shown(self.url),
+            "api": api,
+            "prefill": prefill,
+            "thinking": thinking,
+            "thinking_tokens": thinking_tokens,
+            "extra_body": cast("Json", dict(extra_body or {})),
+        }
         self._answered = False
         self._plan = Plan(
             chat=api != "completions",
@@ -189,6 +198,11 @@ class OpenAILM:
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
             weakref.WeakKeyDictionary()
         )
+
+    @property
+    def identity(self) -> Mapping[str, Json]:
+        """The server and the options as given, not what was learned; no headers and no key."""
+        return self._identity
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Generate, as the server streams; thinking comes in one piece before the answer.

@@ -34,6 +34,9 @@ T = TypeVar("T")
 SCHEMA = 1
 """Version of the file's tables, in SQLite's `user_version`. Others are refused."""
 
+MAX_BYTES = 1 << 30
+"""What a store's records may take when nothing else is said."""
+
 Record = dict[str, Json]
 """What is kept of a reply; `cache` says what is in it."""
 
@@ -42,22 +45,30 @@ _BUSY = 30.0  # seconds that a writer waits for other processes
 _ROW = 200  # bytes that a row takes beside its value: key, two indexes, headers
 _UNSAVED = 256  # times of use that are kept in memory until something is written
 
-_TABLES = (
-    # The size stands before the value, so that evicting reads no values.
-    "CREATE TABLE replies (key BLOB NOT NULL UNIQUE, used REAL NOT NULL, size INTEGER NOT NULL, "
-    "value BLOB NOT NULL)",
-    "CREATE INDEX by_use ON replies (used)",
-    "CREATE TABLE total (entries INTEGER NOT NULL, bytes INTEGER NOT NULL)",
-    "INSERT INTO total VALUES (0, 0)",
-    "CREATE TRIGGER came AFTER INSERT ON replies BEGIN "
-    "UPDATE total SET entries = entries + 1, bytes = bytes + NEW.size; END",
-    "CREATE TRIGGER went AFTER DELETE ON replies BEGIN "
-    "UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; END",
-    f"PRAGMA user_version = {SCHEMA}",
-)
+_TABLES = """
+CREATE TABLE replies (
+    key BLOB NOT NULL UNIQUE,
+    used REAL NOT NULL,
+    size INTEGER NOT NULL,  -- before the value, so that evicting reads no values
+    value BLOB NOT NULL
+);
+CREATE INDEX by_use ON replies (used);
+CREATE TABLE total (entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
+INSERT INTO total VALUES (0, 0);
+CREATE TRIGGER came AFTER INSERT ON replies BEGIN
+    UPDATE total SET entries = entries + 1, bytes = bytes + NEW.size;
+END;
+CREATE TRIGGER went AFTER DELETE ON replies BEGIN
+    UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size;
+END;
+"""
 
 _forked: list[list[sqlite3.Connection]] = []
 """Connections of a parent process: not to be used here, and not to be closed here either."""
+
+
+class DamagedStore(BadInput):
+    """A file that holds no records that can be read here; emptying it mends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +102,11 @@ class ReplyStore:
         flights: Which keys are being asked for just now.
 
     Raises:
-        BadInput: The file cannot be opened, is damaged, or of another version.
+        DamagedStore: The file is damaged, or of another version.
+        BadInput: It cannot be opened.
     """
 
-    def __init__(self, path: Path | None = None, *, max_bytes: int = 1 << 30) -> None:
+    def __init__(self, path: Path | None = None, *, max_bytes: int = MAX_BYTES) -> None:
         if max_bytes < 1:
             raise BadInput(f"max_bytes is {max_bytes}; the least is 1.")
         self.path = path or default_path()
@@ -106,7 +118,8 @@ class ReplyStore:
         """The record of this key; None when there is none.
 
         Raises:
-            BadInput: The file is damaged.
+            DamagedStore: The file is damaged.
+            BadInput: It cannot be read.
         """
         return await asyncio.wrap_future(self._submit(self._get, key))
 
@@ -150,9 +163,7 @@ class ReplyStore:
         self.flights = Flights()
         weakref.finalize(self, _close, self._opened, self._pid)
 
-    def _submit(
-        self, work: Callable[P, T], *args: P.args, **options: P.kwargs
-    ) -> "Future[T]":
+    def _submit(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> "Future[T]":
         if self._pid != os.getpid():  # threads and connections do not outlive a fork
             _forked.append(self._opened)
             self._begin()
@@ -174,13 +185,8 @@ class ReplyStore:
                 except BaseException:
                     db.close()
                     raise
-        except (OSError, sqlite3.OperationalError) as failure:
-            raise BadInput(
-                f"{self.path}: the reply cache cannot be opened ({failure}). Keep it elsewhere: "
-                "MULTIHOP_CACHE_DIR=DIR."
-            ) from failure
-        except sqlite3.DatabaseError as failure:
-            raise self._damaged(failure) from failure
+        except (OSError, sqlite3.Error) as failure:
+            raise self._refusal(failure) from failure
         self._opened.append(db)
         return db
 
@@ -188,7 +194,7 @@ class ReplyStore:
         [version] = db.execute("PRAGMA user_version").fetchone()
         [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if version != SCHEMA and (version or tables):
-            raise BadInput(
+            raise DamagedStore(
                 f"{self.path}: the reply cache has format {version}, this program reads {SCHEMA}. "
                 "Use the release that wrote it, keep another cache (MULTIHOP_CACHE_DIR=DIR), or "
                 "empty this one with: multihop cache --clear"
@@ -196,15 +202,17 @@ class ReplyStore:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the newest, no more
         if not tables:
-            with db:
-                db.execute("BEGIN IMMEDIATE")
-                for statement in _TABLES:
-                    db.execute(statement)
+            db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
 
-    def _damaged(self, failure: Exception) -> BadInput:
+    def _refusal(self, failure: Exception) -> BadInput:
+        if _is_damage(failure):
+            return DamagedStore(
+                f"{self.path}: the reply cache is damaged ({failure}). Nothing was changed. Empty "
+                "it with `multihop cache --clear`, or keep another: MULTIHOP_CACHE_DIR=DIR."
+            )
         return BadInput(
-            f"{self.path}: the reply cache cannot be read ({failure}). Nothing was changed. "
-            "Empty it with `multihop cache --clear`, or keep another: MULTIHOP_CACHE_DIR=DIR."
+            f"{self.path}: the reply cache cannot be used ({failure}). "
+            "Keep another: MULTIHOP_CACHE_DIR=DIR."
         )
 
     @contextmanager
@@ -221,7 +229,7 @@ class ReplyStore:
             row = found.fetchone()
             record: Record | None = row and json.loads(zlib.decompress(row[0]))
         except (sqlite3.Error, zlib.error, ValueError) as failure:
-            raise self._damaged(failure) from failure
+            raise self._refusal(failure) from failure
         if record is not None:
             self._uses[key] = time.time()
             if len(self._uses) >= _UNSAVED:
@@ -279,7 +287,7 @@ class ReplyStore:
         try:
             return Usage(*self._open().execute("SELECT entries, bytes FROM total").fetchone())
         except sqlite3.Error as failure:
-            raise self._damaged(failure) from failure
+            raise self._refusal(failure) from failure
 
     def _clear(self) -> Usage:
         try:
@@ -292,7 +300,7 @@ class ReplyStore:
                 db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as failure:
-            raise self._damaged(failure) from failure
+            raise self._refusal(failure) from failure
         return held
 
     def _close(self) -> None:
@@ -313,6 +321,15 @@ def remove(path: Path) -> int:
     for file in found:
         file.unlink()
     return taken
+
+
+def _is_damage(failure: Exception) -> bool:
+    """Whether the file's content is at fault, not the disk or other processes."""
+    if isinstance(failure, sqlite3.Error):
+        # SQLITE_ERROR: a table is missing.
+        damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+        return failure.sqlite_errorcode & 0xFF in damage
+    return not isinstance(failure, OSError)
 
 
 @contextmanager

@@ -189,8 +189,18 @@ def searches(trace: Trace) -> float:
 
 
 def lm_calls(trace: Trace) -> float:
-    """How many times a model was asked; texts read from an earlier call do not count."""
-    return sum(not call.fused for call in trace.calls)
+    """How many calls the method makes, wherever their texts came from."""
+    return len(trace.calls)
+
+
+def sent_calls(trace: Trace) -> float:
+    """How many of the calls reached the model: neither fused nor replayed."""
+    return sum(not (call.fused or call.replayed) for call in trace.calls)
+
+
+def replayed_calls(trace: Trace) -> float:
+    """How many of the calls were answered by a cache."""
+    return sum(call.replayed for call in trace.calls)
 
 
 def prompt_tokens(trace: Trace) -> float | None:
@@ -243,7 +253,7 @@ METRICS: Mapping[str, Metric] = {
         *(em, f1, precision, recall, drop_em, drop_f1),
         *(gold_recall, all_gold, title_recall, para_recall),
         *(support_em, support_f1, support_precision),
-        *(passages, steps, searches, lm_calls),
+        *(passages, steps, searches, lm_calls, sent_calls, replayed_calls),
         *(prompt_tokens, cached_tokens, generated_tokens, seconds, failed),
     )
 }

@@ -1,17 +1,21 @@
 """The embedded LM as it really is: SmolLM2-135M through xllamacpp."""
 
 import asyncio
+import os
 import struct
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from multihop.errors import BadInput, ContextTooLong, LMRefused
 from multihop.lms.base import Prompt, Request, Turn, complete
+from multihop.lms.fusing import FusingLM
 from multihop.lms.gguf import find_model, trained_window
+from multihop.lms.kept import KeptPrefixes
 from multihop.lms.local import LocalLM, _Slot, _threads
 
 DEMONSTRATION = "".join(
@@ -60,6 +64,110 @@ async def test_reader_and_reasoner_keep_their_prefixes_when_they_take_turns(lm):
     [shared] = await lm.count_tokens([DEMONSTRATION])
     assert cached[:2] == [0, 0]
     assert all(count >= shared for count in cached[2:])
+
+
+SHARED = DEMONSTRATION * 2
+
+
+def shared(question: str, **changes) -> Request:
+    return Request(
+        Prompt(f"{SHARED}{question}", shared=len(SHARED)),
+        **{"max_tokens": 4, "stop": ("\n",), **changes},
+    )
+
+
+@pytest.mark.embedded
+async def test_demonstrations_are_evaluated_once_for_all_slots_and_processes():
+    counts = []
+    for _ in range(2):
+        lm = LocalLM(window=1024, threads=1, slots=2)
+        first = await complete(lm, shared("Q: Where is Lima?\nA:"))
+        both = await asyncio.gather(
+            complete(lm, shared("Q: Where is Oslo?\nA:")),
+            complete(lm, shared("Q: Where is Ulm?\nA:")),
+        )
+        [block] = await lm.count_tokens([SHARED])
+        counts.append([reply.call.tokens.cached for reply in (first, *both)])
+        await lm.aclose()
+
+    assert counts[0][0] == 0
+    assert min(counts[0][1:] + counts[1]) >= block - 1
+
+
+@pytest.mark.embedded
+async def test_kept_demonstrations_do_not_change_the_text():
+    request = shared("Q: Where is Lima?\nA:", max_tokens=12, logprobs=True)
+    replies = []
+    for _ in range(2):
+        lm = LocalLM(window=1024, threads=1)
+        replies.append(await complete(lm, request))
+        await lm.aclose()
+
+    assert replies[1].samples == replies[0].samples
+    assert replies[1].call.tokens.cached > replies[0].call.tokens.cached
+
+
+@pytest.mark.embedded
+async def test_a_damaged_file_of_kept_demonstrations_is_made_anew():
+    lm = LocalLM(window=1024, threads=1)
+    await complete(lm, shared("Q: Where is Lima?\nA:"))
+    await lm.aclose()
+    [file] = lm._kept.folder.iterdir()
+    whole = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:1000])
+
+    reply = await complete(lm, shared("Q: Where is Lima?\nA:"))
+    await lm.aclose()
+    assert reply.call.tokens.cached == 0
+    assert file.stat().st_size == whole
+
+
+@pytest.mark.embedded
+async def test_a_cache_folder_that_cannot_be_made_costs_no_answer(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MULTIHOP_CACHE_DIR", str(tmp_path / "file"))
+    lm = LocalLM(window=1024, threads=1)
+    reply = await complete(lm, shared("Q: Where is Lima?\nA:"))
+    await lm.aclose()
+    assert reply.call.tokens.generated == 4
+
+
+def test_kept_files_are_bounded_and_the_longest_unused_go_first(monkeypatch):
+    monkeypatch.setattr("multihop.lms.kept.MOST", 250)
+    kept = KeptPrefixes()
+    kept.make()
+    for number in range(3):
+        (kept.folder / f"{number}.draft").write_bytes(b"x" * 100)
+        kept.put(f"{number}.draft", f"{number}.bin")
+        os.utime(kept.folder / f"{number}.bin", (number, number))
+        if number == 1:
+            assert kept.touch("0.bin")
+    assert sorted(file.name for file in kept.folder.iterdir()) == ["0.bin", "2.bin"]
+    assert not kept.touch("1.bin")
+
+
+@pytest.mark.embedded
+async def test_the_next_sentence_is_read_on_from_the_engine_s_open_stream(lm):
+    fusing = FusingLM(lm, patience=60)
+    count = {"max_tokens": 40, "stop": (" Jack",)}
+    request = ask("Count. One. Two. Three. Four. Five.", **count)
+    pieces = []
+    async with aclosing(fusing.stream(request)) as stream:
+        async for piece in stream:
+            pieces.append(piece)
+            if len(pieces) == 4:
+                break
+    written = "".join(piece.text for piece in pieces)
+    ids = [number for piece in pieces for number in piece.ids]
+    prompt = await lm.token_ids(request.prompt.text)
+    assert await lm.token_ids(request.prompt.text + written) == prompt + ids
+
+    rest = await complete(fusing, ask(request.prompt.text + written, **count))
+    whole = await complete(lm, request)
+    assert rest.call.fused
+    assert written + rest.text == whole.text
+    assert rest.call.tokens.prompt == 0
+    assert rest.call.tokens.generated == whole.call.tokens.generated - 4
 
 
 @pytest.mark.embedded

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from multihop.errors import LMError
 from multihop.lms.base import Finish, LanguageModel, Piece, Request
-from multihop.lms.wrapper import LMWrapper
+from multihop.lms.wrapper import LMWrapper, innermost
 from multihop.trace import Tokens
 
 
@@ -58,6 +58,8 @@ class FusingLM(LMWrapper):
         super().__init__(lm)
         self.patience = patience
         self.fused = self.asked = 0
+        backend = innermost(lm)
+        self._tokens = backend if isinstance(backend, Tokenizing) else None
         self._kept: WeakKeyDictionary[asyncio.Task[object], _Past] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -131,9 +133,9 @@ class FusingLM(LMWrapper):
     async def _place(self, past: "_Past", request: Request) -> "_Place | None":
         """Where in the stream the answer to a request begins; None when it is not there."""
         place = past.place(request)
-        if place and place.ids is not None and isinstance(self.lm, Tokenizing):
-            before = await self.lm.token_ids(past.request.prompt.text)
-            if await self.lm.token_ids(request.prompt.text) != [*before, *place.ids]:
+        if place and place.ids is not None and self._tokens:
+            before = await self._tokens.token_ids(past.request.prompt.text)
+            if await self._tokens.token_ids(request.prompt.text) != [*before, *place.ids]:
                 return None
         return place
 

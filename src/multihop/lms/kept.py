@@ -19,13 +19,22 @@ MOST = 1 << 30
 
 
 class KeptPrefixes:
-    """The engine's files in the cache folder, by what they were made from."""
+    """The engine's files in the cache folder, by what they were made from.
 
-    def folder(self) -> Path:
-        """Where they are; made when missing."""
-        folder = places.cache() / "prefixes"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder.resolve()
+    Attributes:
+        folder: Where they are.
+    """
+
+    def __init__(self) -> None:
+        self.folder = (places.cache() / "prefixes").absolute()
+
+    def make(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OSError: That cannot be done.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def name(self, model: Path, adapter: Path | None, batch: int, ids: Sequence[int]) -> str:
         """The file's name for these tokens, evaluated by this model in batches of this size."""
@@ -37,15 +46,15 @@ class KeptPrefixes:
     def touch(self, name: str) -> bool:
         """Whether the file is there; if so it is used now."""
         with suppress(FileNotFoundError):
-            os.utime(self.folder() / name)
+            os.utime(self.folder / name)
             return True
         return False
 
     def put(self, draft: str, name: str) -> None:
         """Give a finished draft its name, and make room for it."""
-        folder = self.folder()
-        (folder / draft).replace(folder / name)
-        files = sorted(((f.stat(), f) for f in folder.glob("*.bin")), key=lambda f: f[0].st_mtime)
+        (self.folder / draft).replace(self.folder / name)
+        files = [(file.stat(), file) for file in self.folder.glob("*.bin")]
+        files.sort(key=lambda each: each[0].st_mtime)
         size = sum(state.st_size for state, _ in files)
         for state, file in files[:-1]:
             if size <= MOST:
@@ -55,7 +64,7 @@ class KeptPrefixes:
 
     def remove(self, name: str) -> None:
         """Remove a file that the engine cannot read."""
-        (self.folder() / name).unlink(missing_ok=True)
+        (self.folder / name).unlink(missing_ok=True)
 
 
 def _state(path: Path | None) -> str:

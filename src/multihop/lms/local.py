@@ -319,7 +319,8 @@ class LocalLM:
             params.cache_ram_mib = 0  # open upstream reports of wrong restores; slots do it
             if self._kept:
                 try:
-                    params.slot_save_path = f"{self._kept.folder()}/"
+                    self._kept.make()
+                    params.slot_save_path = f"{self._kept.folder}/"
                 except OSError as failure:
                     log.warning("%s: keeps no evaluated prefixes: %s", self.name, failure)
                     self._kept = None

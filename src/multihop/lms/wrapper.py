@@ -52,3 +52,10 @@ def identity(lm: LanguageModel) -> Mapping[str, Json]:
     """
     found: Mapping[str, Json] = getattr(lm, "identity", {})
     return found
+
+
+def innermost(lm: LanguageModel) -> LanguageModel:
+    """The backend inside of all wrappers."""
+    while isinstance(lm, LMWrapper):
+        lm = lm.lm
+    return lm

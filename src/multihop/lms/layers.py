@@ -1,0 +1,42 @@
+"""The wrappers of a language model, put on in the order in which they make sense."""
+
+from typing import Any, cast
+
+from multihop.lms.base import LanguageModel
+from multihop.lms.batching import BatchedLM, BatchingLM
+from multihop.lms.cache import CachedLM
+from multihop.lms.fusing import FusingLM
+from multihop.lms.pacing import PacedLM
+from multihop.lms.store import ReplyStore
+
+
+def layered(
+    lm: LanguageModel,
+    *,
+    in_flight: int = 64,
+    fuse: bool = True,
+    cache: ReplyStore | None = None,
+) -> LanguageModel:
+    """A model that is asked as seldom and as evenly as the method allows.
+
+    From the outside in: what is in the cache is not asked; what an open stream goes on with is
+    not asked again; no more calls are in flight than the server bears; calls that wait for a
+    backend that profits from batches go to it together.
+
+    Args:
+        lm: A backend. One opened with `reproducible` is neither fused nor batched, and asked
+            one call after the other.
+        in_flight: Most calls at a time.
+        fuse: Go on with open streams; see `FusingLM`.
+        cache: Where replies are kept; None keeps none.
+
+    Raises:
+        BadInput: `in_flight` is below 1.
+    """
+    exact = bool(getattr(lm, "reproducible", False))
+    if hasattr(lm, "stream_batch") and not exact:
+        lm = BatchedLM(cast(BatchingLM[Any], lm))
+    lm = PacedLM(lm, 1 if exact else in_flight)
+    if fuse and not exact:
+        lm = FusingLM(lm)
+    return CachedLM(lm, cache) if cache else lm

@@ -1,12 +1,21 @@
 """Seq2seq and causal models through transformers, on tiny random ones."""
 
 import asyncio
+import functools
 import threading
 
 import pytest
 
-from multihop.errors import BadInput, ContextTooLong, LMRefused, MissingExtra
+from multihop.errors import (
+    BadCompletion,
+    BadInput,
+    ContextTooLong,
+    LMRefused,
+    LMUnavailable,
+    MissingExtra,
+)
 from multihop.lms.base import Prompt, Request, Turn, complete
+from multihop.lms.batching import BatchedLM
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -233,3 +242,191 @@ async def test_an_error_in_the_engines_thread_reaches_the_caller(monkeypatch):
     with pytest.raises(BadInput, match="broken weights"):
         await complete(lm, ask())
     assert threads[0].startswith("multihop-transformers")
+
+
+async def test_scores_that_are_not_numbers_are_an_error_and_not_a_text():
+    lm = tiny_causal()
+    lm._loaded().lm_head.weight.data.fill_(float("nan"))
+    with pytest.raises(BadCompletion, match="scores are not numbers"):
+        await complete(lm, ask())
+
+
+# --- Batches ---------------------------------------------------------------------------------
+
+PROMPTS = (
+    "who built lost gravity",
+    "q: the river rises in peru and who built it? a: mack rides is a german maker so",
+    "so",
+    "lost gravity was built by mack rides. the answer is",
+    "the river",
+)
+
+
+@pytest.fixture(params=[tiny_causal, tiny_seq2seq])
+def exact(request):
+    """In float64, where the order of adding never decides."""
+    return request.param(dtype="float64")
+
+
+def spied(lm, monkeypatch) -> list[int]:
+    """Rows that the engine had in hand, one number per token."""
+    model, costs = lm._loaded(), []
+    inner = model.forward
+
+    @functools.wraps(inner)  # transformers reads its signature
+    def forward(*args, **kwargs):
+        ids = kwargs.get("decoder_input_ids")
+        costs.append(len(kwargs["input_ids"] if ids is None else ids))
+        return inner(*args, **kwargs)
+
+    monkeypatch.setattr(model, "forward", forward)
+    return costs
+
+
+async def both(lm, requests):
+    alone = [await complete(lm, request) for request in requests]
+    batched = BatchedLM(lm, padding=1)
+    together = await asyncio.gather(*(complete(batched, request) for request in requests))
+    return alone, together
+
+
+def same(a, b) -> bool:
+    import torch
+
+    values = [torch.tensor(one.samples[0].logprobs) for one in (a, b)]
+    return (
+        a.samples[0].text == b.samples[0].text
+        and a.samples[0].finish == b.samples[0].finish
+        and a.call.tokens == b.call.tokens
+        and a.call.prompt == b.call.prompt
+        and torch.allclose(*values, atol=1e-4)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("open_lm", [tiny_causal, tiny_seq2seq])
+async def test_a_batch_writes_what_each_prompt_gets_alone(open_lm, dtype, monkeypatch):
+    lm = open_lm(dtype=dtype)
+    requests = [
+        ask(text, max_tokens=5 * number + 3, logprobs=number % 2 == 0)
+        for number, text in enumerate(PROMPTS)
+    ]
+    costs = spied(lm, monkeypatch)
+
+    alone, together = await both(lm, requests)
+
+    assert all(map(same, alone, together))
+    lengths = [reply.call.tokens.generated for reply in alone]
+    assert lengths == [3, 8, 13, 18, 23]
+    # A row costs as long as it writes and not longer.
+    rows = [sum(length > step for length in lengths) for step in range(max(lengths))]
+    assert costs[sum(lengths) :] == rows
+
+
+async def test_stop_strings_and_limits_are_each_rows_own(exact):
+    whole = [(await complete(exact, ask(text, max_tokens=30))).text for text in PROMPTS]
+    stops = [(), (whole[1][9:12],), ("nothing like it",), (whole[3][4:5],), ()]
+    requests = [
+        ask(text, max_tokens=30 - number, stop=stop)
+        for number, (text, stop) in enumerate(zip(PROMPTS, stops, strict=True))
+    ]
+
+    alone, together = await both(exact, requests)
+
+    assert all(map(same, alone, together))
+    assert {together[1].samples[0].finish, together[3].samples[0].finish} == {"stop"}
+
+
+async def test_a_row_whose_stream_is_closed_leaves_the_batch(exact, monkeypatch):
+    costs = spied(exact, monkeypatch)
+    lm = BatchedLM(exact, padding=1)
+    requests = [ask(text, max_tokens=40) for text in PROMPTS[:3]]
+    alone = await complete(exact, requests[1])
+    costs.clear()
+
+    cut, kept, also_cut = await asyncio.gather(
+        complete(lm, requests[0], until=lambda text: len(text) > 4),
+        complete(lm, requests[1]),
+        complete(lm, requests[2], until=lambda text: len(text) > 4),
+    )
+
+    assert same(kept, alone)
+    assert cut.samples[0].finish == also_cut.samples[0].finish == "cut"
+    assert costs[0] == 3
+    assert costs[-1] == 1
+    assert len(costs) == kept.call.tokens.generated
+
+
+async def test_a_batch_that_nobody_listens_to_ends_in_the_engine_too(exact, monkeypatch):
+    costs = spied(exact, monkeypatch)
+    lm = BatchedLM(exact, padding=1)
+    await asyncio.gather(
+        *(complete(lm, ask(text, max_tokens=200), until=bool) for text in PROMPTS[:3])
+    )
+    after = await complete(lm, ask(PROMPTS[3], max_tokens=1))
+    assert after.call.tokens.generated == 1
+    assert len(costs) < 100
+
+
+async def test_rows_that_a_cache_cannot_let_go_are_evaluated_afresh(exact, monkeypatch):
+    monkeypatch.setattr("multihop.lms.transformers._SELECTABLE", ())
+    requests = [ask(text, max_tokens=4 * n + 3) for n, text in enumerate(PROMPTS)]
+    alone, together = await both(exact, requests)
+    assert all(map(same, alone, together))
+
+
+async def test_samples_share_a_batch_and_seeded_ones_go_alone(exact, monkeypatch):
+    costs = spied(exact, monkeypatch)
+    lm = BatchedLM(exact, padding=1)
+    free = [
+        ask(text, max_tokens=6, temperature=1.0, n=n)
+        for text, n in zip(PROMPTS[:2], (2, 3), strict=True)
+    ]
+    seeded = ask(PROMPTS[2], max_tokens=6, temperature=1.0, n=2, seed=4)
+    alone = await complete(exact, seeded)
+    costs.clear()
+
+    one, other, third = await asyncio.gather(*(complete(lm, r) for r in (*free, seeded)))
+
+    assert [len(reply.samples) for reply in (one, other)] == [2, 3]
+    assert third.samples == alone.samples
+    assert costs[0] == 5
+    assert 2 in costs[1:]  # the seeded ones, after them
+
+
+async def test_kinds_part_what_cannot_share_a_batch(causal):
+    async def kind(**changes):
+        return (await causal.prepare(ask(**changes))).kind
+
+    greedy = await kind()
+    assert await kind(max_tokens=3, stop=("x",), logprobs=True, n=5, seed=3) == greedy
+    warm = await kind(temperature=0.5)
+    assert await kind(temperature=0.5, n=3) == warm
+    others = [await kind(temperature=0.5, top_p=0.9), await kind(temperature=0.7), greedy, warm]
+    assert len(set(others)) == 4
+    assert await kind(temperature=0.5, seed=1) != await kind(temperature=0.5, seed=1)
+
+
+async def test_a_fault_of_one_prompt_reaches_no_other_of_its_batch(causal):
+    lm = BatchedLM(causal)
+    long, empty, good = await asyncio.gather(
+        *(complete(lm, ask(text)) for text in ("river" + " river" * 249, "", PROMPTS[0])),
+        return_exceptions=True,
+    )
+    assert isinstance(long, ContextTooLong)
+    assert isinstance(empty, LMRefused)
+    assert good.text == (await complete(causal, ask(PROMPTS[0]))).text
+
+
+async def test_an_error_of_the_engine_reaches_all_of_its_batch(monkeypatch):
+    lm = tiny_causal()
+
+    def full(*args):
+        raise LMUnavailable("no memory left")
+
+    monkeypatch.setattr(lm, "_generate", full)
+    batched = BatchedLM(lm)
+    failures = await asyncio.gather(
+        *(complete(batched, ask(text)) for text in PROMPTS[:2]), return_exceptions=True
+    )
+    assert [str(failure) for failure in failures] == ["no memory left"] * 2

@@ -73,7 +73,8 @@ class _Member:
 
     prepared: Prepared
     pieces: asyncio.Queue[Piece | None] = field(default_factory=asyncio.Queue)
-    batch: "asyncio.Task[None] | None" = None
+    failure: BaseException | None = None
+    chosen: bool = False
     closed: bool = False
 
 
@@ -82,6 +83,7 @@ class _Line:
     """Who waits in one event loop, in the order of coming, and the batch that runs."""
 
     waiting: list[_Member] = field(default_factory=list)
+    batch: list[_Member] = field(default_factory=list)
     running: "asyncio.Task[None] | None" = None
 
 
@@ -139,66 +141,63 @@ class BatchedLM(LMWrapper):
         try:
             while (piece := await member.pieces.get()) is not None:
                 yield piece
-            if member.batch and not member.batch.cancelled():
-                failure = member.batch.exception()
-                if failure:
-                    raise failure
+            if member.failure:
+                raise member.failure
         finally:
             member.closed = True
-            if member in line.waiting:
+            if not member.chosen:
                 line.waiting.remove(member)
 
     def _go(self, line: _Line) -> None:
-        """Begin a batch if none runs."""
+        """Begin a batch if none runs and somebody waits."""
         if line.running is None and line.waiting:
-            # It fills itself when its turn comes: requests made in the same breath go together.
+            # It is filled when its turn comes: requests made in the same breath go together.
             line.running = asyncio.create_task(self._run(line))
-            line.running.add_done_callback(lambda _: self._done(line))
-
-    def _done(self, line: _Line) -> None:
-        line.running = None
-        self._go(line)
+            line.running.add_done_callback(lambda task: self._done(line, task))
 
     async def _run(self, line: _Line) -> None:
-        batch = self._next(line)
-        for member in batch:
-            member.batch = line.running
+        batch = line.batch = self._next(line)
+        if not batch:  # whoever waited has gone
+            return
 
         def listening(place: int) -> bool:
             return not batch[place].closed
 
-        try:
-            if batch:
-                prepared = [member.prepared for member in batch]
-                async with aclosing(self.lm.stream_batch(prepared, listening)) as pieces:
-                    async for place, piece in pieces:
-                        if listening(place):
-                            batch[place].pieces.put_nowait(piece)
-        finally:
-            # Read once this task is done: callbacks of its end come before their turn.
-            for member in batch:
-                asyncio.get_running_loop().call_soon(member.pieces.put_nowait, None)
+        prepared = [member.prepared for member in batch]
+        async with aclosing(self.lm.stream_batch(prepared, listening)) as pieces:
+            async for place, piece in pieces:
+                if listening(place):
+                    batch[place].pieces.put_nowait(piece)
+
+    def _done(self, line: _Line, task: "asyncio.Task[None]") -> None:
+        failure = None if task.cancelled() else task.exception()
+        for member in line.batch:
+            member.failure = failure
+            member.pieces.put_nowait(None)
+        line.batch, line.running = [], None
+        self._go(line)
 
     def _next(self, line: _Line) -> list[_Member]:
         """Take from the line who goes together, in the order of coming."""
         if not line.waiting:
             return []
         first, *others = line.waiting
+        first.chosen = True
+        rows, longest = first.prepared.rows, first.prepared.tokens
+        real = rows * longest
         fits = [m for m in others if m.prepared.kind == first.prepared.kind]
         fits.sort(key=lambda m: abs(m.prepared.tokens - first.prepared.tokens))
-        chosen, rows = [first], first.prepared.rows
-        longest = first.prepared.tokens
-        real = longest * rows
         for member in fits:
             one = member.prepared
             more, most = rows + one.rows, max(longest, one.tokens)
-            wasted = more * most - real - one.tokens * one.rows
+            filled = real + one.rows * one.tokens
             if (
                 more <= self.most
                 and more * most <= self.most_tokens
-                and wasted <= self.padding * more * most
+                and more * most - filled <= self.padding * more * most
             ):
-                chosen.append(member)
-                rows, longest, real = more, most, real + one.tokens * one.rows
-        line.waiting = [m for m in line.waiting if m not in chosen]
-        return [m for m in (first, *others) if m in chosen]
+                member.chosen = True
+                rows, longest, real = more, most, filled
+        batch = [member for member in line.waiting if member.chosen]
+        line.waiting = [member for member in line.waiting if not member.chosen]
+        return batch

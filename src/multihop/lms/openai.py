@@ -1,7 +1,6 @@
-"""Any server that speaks OpenAI's API, through the `openai` client."""
+"""Any server that speaks OpenAI's API."""
 
 import asyncio
-import importlib.util
 import logging
 import os
 import time
@@ -12,7 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from multihop.errors import BadInput, LMRefused, MissingExtra
+import httpx
+
+from multihop.errors import BadInput, LMRefused
+from multihop.lms import openai_wire
 from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.openai_failures import Failures, is_too_long, said, shown, status
 from multihop.lms.openai_plan import Plan
@@ -112,7 +114,6 @@ class OpenAILM:
     Raises:
         BadInput: The address or a number is not usable.
         LMRefused: OpenAI itself is asked without a key.
-        MissingExtra: The `openai` package is not installed.
     """
 
     def __init__(
@@ -132,8 +133,6 @@ class OpenAILM:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
-        if importlib.util.find_spec("openai") is None:
-            raise MissingExtra("openai", "openai")
         if url is None and "@http" in model:
             model, _, url = model.partition("@")
         url = url or os.environ.get("OPENAI_BASE_URL") or None
@@ -195,9 +194,9 @@ class OpenAILM:
             room=thinking_tokens,
             extra=dict(extra_body or {}),
         )
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._connections: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, openai_wire.Connections
+        ] = weakref.WeakKeyDictionary()
 
     @property
     def identity(self) -> Mapping[str, Json]:
@@ -217,9 +216,6 @@ class OpenAILM:
             ContextTooLong: The server says that the prompt does not fit.
             BadCompletion: Garbage, or a stream that ends before its finish reason.
         """
-        import httpx  # noqa: PLC0415  # openai 2 lets its errors through in streams
-        import openai  # noqa: PLC0415
-
         plan, spent = self._plan, Tokens()
         began, attempts, failed = time.perf_counter(), 0, 0
         without_chat: Exception | None = None
@@ -240,11 +236,11 @@ class OpenAILM:
                         yield piece
             except _AskAgain as again:
                 plan, spent = again.plan, spent + again.spent
-            except (openai.APIError, httpx.HTTPError, TimeoutError) as caught:
+            except (openai_wire.Refused, httpx.HTTPError, TimeoutError) as caught:
                 if begun:
                     raise self._failures.broken(caught) from caught
                 failure: Exception = caught
-                self._answered = self._answered or isinstance(caught, openai.APIStatusError)
+                self._answered = self._answered or isinstance(caught, openai_wire.Refused)
                 other = None
                 if without_chat and status(caught) == 404:
                     failure = without_chat  # neither is there: the model or the address
@@ -272,9 +268,9 @@ class OpenAILM:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
+        connections = self._connections.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await connections.aclose()
 
     def _learn(self, plan: Plan) -> None:
         """Keep what a plan that worked does without."""
@@ -283,19 +279,13 @@ class OpenAILM:
             log.info("%s is asked so from now on: %s", self.name, poorer)
         self._plan = poorer
 
-    def _client(self) -> Any:
-        import openai  # noqa: PLC0415
-
+    def _ask(self, body: dict[str, Any], path: str) -> AsyncGenerator[Any, None]:
         loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = openai.AsyncOpenAI(
-                api_key=self._key or "none",
-                base_url=self.url,
-                timeout=openai.Timeout(self._timeout, connect=min(self._timeout, 10)),
-                max_retries=0,  # they are counted and told here
-                default_headers=self._headers,
+        if loop not in self._connections:
+            self._connections[loop] = openai_wire.Connections(
+                self.url, self._key or "none", self._headers, self._timeout
             )
-        return self._clients[loop]
+        return self._connections[loop].ask(path, body, self._timeout)
 
     # --- What comes back --------------------------------------------------------------------
 
@@ -353,7 +343,7 @@ class OpenAILM:
         self, samples: Sequence[_Sample], choice: Any, request: Request, plan: Plan
     ) -> Piece | None:
         """What a chunk adds to its sample, once it is more than thinking."""
-        index = int(getattr(choice, "index", 0) or 0)
+        index = int(_of(choice, "index") or 0)
         if index >= len(samples):
             raise self._failures.bad(f"sample {index} of {len(samples)} came, counted from 0")
         sample = samples[index]
@@ -366,7 +356,7 @@ class OpenAILM:
                 "a lone </think> came, so what came before it was thinking and not the answer. "
                 'Open the model with thinking="open"'
             )
-        reason = getattr(choice, "finish_reason", None)
+        reason = _of(choice, "finish_reason")
         if reason and not sample.finish:
             sample.finish = self._finish(str(reason))
         if not text:
@@ -377,37 +367,20 @@ class OpenAILM:
 
     async def _events(self, body: dict[str, Any], plan: Plan) -> AsyncGenerator[Any, None]:
         """The reply's chunks, or the whole reply; waits `timeout` seconds in all."""
-        client = self._client()
-        endpoint = client.chat.completions if plan.chat else client.completions
-        left, since = self._timeout, time.monotonic()
+        path = "/chat/completions" if plan.chat else "/completions"
+        fields = {**body, **body.pop("extra_body", {})}
         try:
-            async with asyncio.timeout(left):
-                reply = await endpoint.create(**body)
-            if not plan.stream:
-                yield reply
-                return
-            chunks = aiter(reply)
-            try:
-                while True:
-                    left -= time.monotonic() - since
-                    since = time.monotonic()
-                    async with asyncio.timeout(max(left, 0)):
-                        chunk = await anext(chunks, None)
-                    left -= time.monotonic() - since
-                    if chunk is None:
-                        return
-                    yield chunk
-                    since = time.monotonic()  # the caller's own time is not the server's
-            finally:
-                await reply.close()
-        except ValueError as failure:  # what the client says of broken JSON
+            async with aclosing(self._ask(fields, path)) as events:
+                async for event in events:
+                    yield event
+        except ValueError as failure:
             raise self._failures.bad(f"the reply is not JSON ({failure})") from failure
 
     def _choices(self, event: Any, plan: Plan) -> list[Any]:
-        choices = getattr(event, "choices", None)
+        choices = _of(event, "choices")
         if isinstance(choices, list) and (choices or plan.stream):
             return choices
-        if choices is None and plan.stream and getattr(event, "usage", None):
+        if choices is None and plan.stream and _of(event, "usage"):
             return []
         held = "an empty list of choices" if choices == [] else repr(event)[:200]
         raise self._failures.bad(f"the reply holds no completion but {held}")
@@ -445,44 +418,49 @@ class OpenAILM:
         raise self._failures.bad(f"it ended for the unknown reason {reason!r}")
 
 
+def _of(found: Any, name: str) -> Any:
+    """A field of what should be an object; None when it is missing."""
+    return found.get(name) if isinstance(found, dict) else None
+
+
 def _texts(choice: Any, plan: Plan) -> tuple[str, str]:
     """Text and thinking of a choice, or of a chunk of one."""
     if not plan.chat:
-        return getattr(choice, "text", None) or "", ""
-    part = getattr(choice, "delta" if plan.stream else "message", None)
-    thinking = getattr(part, "reasoning_content", None) or getattr(part, "reasoning", None)
-    return getattr(part, "content", None) or "", thinking or ""
+        return _of(choice, "text") or "", ""
+    part = _of(choice, "delta" if plan.stream else "message")
+    thinking = _of(part, "reasoning_content") or _of(part, "reasoning")
+    return _of(part, "content") or "", thinking or ""
 
 
 def _logprobs(choice: Any) -> tuple[float, ...]:
-    found = getattr(choice, "logprobs", None)
+    found = _of(choice, "logprobs")
     # llama.cpp gives completions the form of chat.
-    of_tokens = getattr(found, "content", None) or ()
-    values = [t["logprob"] if isinstance(t, dict) else t.logprob for t in of_tokens]
-    return tuple(values or getattr(found, "token_logprobs", None) or ())
+    of_tokens = _of(found, "content") or ()
+    values = [token["logprob"] for token in of_tokens]
+    return tuple(values or _of(found, "token_logprobs") or ())
 
 
 def _usage(event: Any, before: _Usage | None, *, one: bool) -> _Usage | None:
     """The counts so far, as every server words them; what is not told now stays as it was."""
-    usage = getattr(event, "usage", None)
+    usage = _of(event, "usage")
     # llama.cpp's, which come with each chunk when asked for; they are one sample's.
-    timings = getattr(event, "timings", None) if one else None
+    timings = _of(event, "timings") if one else None
     if usage is None and not isinstance(timings, dict):
         return before
     cached = _count(
-        getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None),
-        getattr(usage, "prompt_cache_hit_tokens", None),  # DeepSeek
-        getattr(usage, "cached_tokens", None),  # Moonshot
+        _of(_of(usage, "prompt_tokens_details"), "cached_tokens"),
+        _of(usage, "prompt_cache_hit_tokens"),  # DeepSeek
+        _of(usage, "cached_tokens"),  # Moonshot
     )
-    prompt = _count(getattr(usage, "prompt_tokens", None))
-    generated = _count(getattr(usage, "completion_tokens", None))
+    prompt = _count(_of(usage, "prompt_tokens"))
+    generated = _count(_of(usage, "completion_tokens"))
     if isinstance(timings, dict):
         hit, read = _count(timings.get("cache_n")), _count(timings.get("prompt_n"))
         cached = _count(cached, hit)
         # Without `cache_n` (until September 2025) the cached part is not known.
         prompt = _count(prompt, None if hit is None or read is None else hit + read)
         generated = _count(generated, timings.get("predicted_n"))
-    written = getattr(usage, "completion_tokens_details", None)
+    written = _of(usage, "completion_tokens_details")
     old = before or _Usage(Tokens(), 0)
     return _Usage(
         Tokens(
@@ -490,7 +468,7 @@ def _usage(event: Any, before: _Usage | None, *, one: bool) -> _Usage | None:
             cached=_count(cached, old.counts.cached),
             generated=_count(generated, old.counts.generated),
         ),
-        thinking=_count(getattr(written, "reasoning_tokens", None), old.thinking) or 0,
+        thinking=_count(_of(written, "reasoning_tokens"), old.thinking) or 0,
     )
 
 

@@ -71,7 +71,7 @@ class Failures:
         """The error that no retry would mend, or None.
 
         Args:
-            failure: The client's exception, of any kind.
+            failure: What was raised, of any kind.
             model: The model's or the adapter's name as it was sent.
             room: Tokens that were to be generated.
         """
@@ -100,7 +100,7 @@ class Failures:
         """Wait before the next attempt, or give up.
 
         Args:
-            failure: The client's exception.
+            failure: What was raised.
             failed: Attempts that failed so far.
             began: When the first one began, on `time.perf_counter`'s clock.
             known: The server has answered before, so its address is right.
@@ -111,7 +111,7 @@ class Failures:
         words = self._clean(said(failure))
         if isinstance(failure, TimeoutError) or "Timeout" in type(failure).__name__:
             words = f"no answer within {self.timeout:g} s"
-        if type(failure.__cause__).__name__ == "ConnectError" and not known:
+        if type(failure).__name__ == "ConnectError" and not known:
             raise LMUnavailable(
                 f"{self._server} cannot be reached: {words}. "
                 "Check the address, and that the server runs."
@@ -166,7 +166,7 @@ def said(failure: Exception) -> str:
         body = body.get("message") or body.get("detail") or json.dumps(body)
     if body:
         return str(body).strip()[:500].rstrip(".")
-    return str(failure.__cause__ or failure).strip() or type(failure).__name__
+    return str(failure).strip() or type(failure).__name__
 
 
 def is_too_long(failure: Exception) -> bool:
@@ -178,7 +178,7 @@ def is_too_long(failure: Exception) -> bool:
 
 def retry_after(failure: Exception) -> float:
     """Seconds that the server asks to wait; 0 when it does not say."""
-    value = getattr(getattr(failure, "response", None), "headers", {}).get("retry-after", "")
+    value = getattr(failure, "headers", {}).get("retry-after", "")
     try:
         return max(0.0, float(value))
     except ValueError:

@@ -1,5 +1,6 @@
 """What every backend keeps, whatever is behind it."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,14 @@ def seq2seq():
     return tiny_seq2seq()
 
 
+def batched():
+    from tiny_models import tiny_causal
+
+    from multihop.lms.batching import BatchedLM
+
+    return BatchedLM(tiny_causal())
+
+
 @pytest.fixture(
     params=[
         scripted,
@@ -75,6 +84,7 @@ def seq2seq():
         pytest.param(local, marks=pytest.mark.embedded),
         pytest.param(transformers, marks=pytest.mark.torch),
         pytest.param(seq2seq, marks=pytest.mark.torch),
+        pytest.param(batched, marks=pytest.mark.torch),
     ]
 )
 async def lm(request):
@@ -128,6 +138,36 @@ async def close_early(lm):
     async for _ in stream:
         break
     await stream.aclose()
+
+
+async def test_a_stream_can_be_closed_by_another_task_than_its_reader(lm):
+    stream = lm.stream(replace(REQUEST, max_tokens=40))
+
+    async def read():
+        await anext(stream)
+
+    await asyncio.create_task(read())
+    await asyncio.create_task(stream.aclose())
+
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    reply = await complete(lm, REQUEST)
+    assert reply.samples[0].finish in ("stop", "length")
+
+
+async def test_a_stream_left_unread_for_a_while_gives_the_same_text_to_another_task(lm):
+    whole = await complete(lm, REQUEST)
+    stream = lm.stream(REQUEST)
+    first = await anext(stream)
+    await asyncio.sleep(0.2)
+
+    async def rest():
+        return [piece async for piece in stream]
+
+    pieces = [first, *await asyncio.create_task(rest())]
+
+    assert "".join(piece.text for piece in pieces) == whole.text
+    assert pieces[-1].finish == whole.samples[0].finish
 
 
 async def test_tokens_are_counted_text_by_text(lm):

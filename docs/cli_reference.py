@@ -20,8 +20,9 @@ interrupted.
 
 Environment: `MULTIHOP_INDEX`, `MULTIHOP_MODEL` and `MULTIHOP_PRICES` stand for `--index`, `--model`
 and `--prices`; `MULTIHOP_RUNS` is the folder that runs and traces are kept in (default:
-`multihop/runs` in the user's data folder, `~/.local/share`); `MULTIHOP_CACHE_DIR` is the folder of the reply cache
-(default: `multihop` in the user's cache folder, `~/.cache`).
+`multihop/runs` in the user's data folder, `~/.local/share`);
+`MULTIHOP_CACHE_DIR` is the folder of the reply cache (default: `multihop` in the user's cache
+folder, `~/.cache`).
 """
 
 

@@ -29,6 +29,14 @@ LEAST_BY_WAIT = 0.25
 throughput, too few calls do."""
 
 
+def at_work(most: int) -> int:
+    """Questions to have at work so that `most` streams stay in flight.
+
+    A quarter more, at least one: these search, write their traces, or wait in line.
+    """
+    return most + max(1, most // 4)
+
+
 class PacedLM(LMWrapper):
     """Lets a bounded number of streams be open at a time; the others wait in order.
 

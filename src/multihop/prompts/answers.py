@@ -10,7 +10,9 @@ import re
 import warnings
 
 OFFICIAL_PATTERN = re.compile(r".* answer is:? (.*)\.?")
-_STATEMENT = re.compile(r"\banswer is\b\s*:?", re.IGNORECASE)
+STATEMENT = re.compile(r"\banswer is\b\s*:?", re.IGNORECASE)
+"""Without these words nothing is stated."""
+
 _ABBREVIATED = re.compile(r"(?:^|[\s.])(?:[^\W\d_]\.)+$")
 _QUOTES = '"“”'
 
@@ -21,7 +23,7 @@ def stated(text: str) -> str | None:
     Case does not matter; quotes around the answer and one final full stop go, unless the
     stop belongs to an abbreviation ("U.S."). The last statement of several counts.
     """
-    pieces = _STATEMENT.split(text)
+    pieces = STATEMENT.split(text)
     return tidy(pieces[-1]) or None if len(pieces) > 1 else None
 
 

@@ -372,6 +372,8 @@ class Writer:
             return replace(reply, call=_warned(reply.call, (warning,)))
 
     def _answer_complete(self, text: str) -> bool:
+        if self.preset.stated is answers.stated and not answers.STATEMENT.search(text):
+            return False  # spares the splitter on every piece of a long chain
         sentences = self.preset.split(whole_words(text).strip())
         return any(self.preset.stated(sentence) for sentence in sentences[:-1])
 

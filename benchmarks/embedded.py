@@ -34,7 +34,10 @@ Asked = list[tuple[Question, BM25]]
 LEAN = {"k": 3, "max_passages": 6, "max_steps": 6, "words": 60, "shots": 2}
 """Short prompts and a low cap, which many chains reach: 200 questions in a quarter of an hour."""
 
-BARE = {"k": 2, "max_passages": 3, "max_steps": 3, "words": 40, "shots": 0, "max_tokens": 40}
+BARE = {
+    **{"k": 1, "max_passages": 2, "max_steps": 2, "words": 30, "shots": 0, "max_tokens": 24},
+    "reader": "none",
+}
 """Prompts that are evaluated anew at every call, 200 questions twice."""
 
 

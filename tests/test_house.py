@@ -36,8 +36,8 @@ FLOORS = {
     "__main__": 5,
 }
 
-PROTOCOLS = ("multihop.lms.base", "multihop.retrievers.base")
-"""What the rooms of floor 1 may know of each other."""
+PROTOCOLS = ("multihop.lms.base", "multihop.lms.stops", "multihop.retrievers.base")
+"""What the rooms of floor 1 may know of each other: the protocols, and how a stop string cuts."""
 
 HEAVY = (
     *("tantivy", "openai", "xllamacpp", "spacy", "torch", "transformers", "scipy", "numpy"),

@@ -1,6 +1,7 @@
 """Public fakes: a scripted LM and a scripted retriever, for tests of your own code too."""
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from multihop.errors import BadInput, LMError, RetrieverError
 from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.stops import StopCutter
-from multihop.text import Hit, Passage, Query
+from multihop.text import Hit, Json, Passage, Query
 from multihop.trace import Tokens
 
 
@@ -49,6 +50,7 @@ class ScriptedLM:
         self.keep = keep
         self.requests: list[Request] = []
         self.closed_early = 0
+        self.identity: Mapping[str, Json] = {}
 
     @property
     def prompts(self) -> list[str]:
@@ -176,7 +178,8 @@ def scripted_lm(path: str) -> ScriptedLM:
         BadInput: No such file, or it says something else.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        content = json.loads(text)
         rules = [(re.compile(rule["prompt"], re.DOTALL), rule) for rule in content["rules"]]
         delay, pieces = float(content.get("delay", 0)), int(content.get("pieces", 0))
     except FileNotFoundError:
@@ -197,6 +200,7 @@ def scripted_lm(path: str) -> ScriptedLM:
 
     lm = ScriptedLM(respond=respond, pieces=pieces, delay=delay, keep=False)
     lm.name = f"scripted:{path}"
+    lm.identity = {"script": hashlib.sha256(text.encode()).hexdigest()}
     return lm
 
 

@@ -58,7 +58,18 @@ def test_the_end_of_a_run_ends_the_search_of_a_question(multihop, index, script,
 
 
 def test_money_per_run_and_per_question(multihop, index, script, questions, prices) -> None:
-    options = ("--index", index, "-m", script, "--concurrency", "1", "--prices", prices, "--json")
+    options = (
+        "--index",
+        index,
+        "-m",
+        script,
+        "--concurrency",
+        "1",
+        "--prices",
+        prices,
+        "--json",
+        "--no-fuse",
+    )
     done = multihop("eval", questions, *options, "--run-budget-money", "0.5")
     assert "(1 of 0.5 in money): 3 of 4 questions" in done.err
     [report] = json.loads(done.out)
@@ -83,7 +94,7 @@ def test_score_reckons_money_by_the_table_it_is_given(
 
 
 def test_ask_shows_money_and_keeps_to_it(multihop, index, script, prices) -> None:
-    options = ("--index", index, "-m", script, "--prices", prices)
+    options = ("--index", index, "-m", script, "--prices", prices, "--no-fuse")
     done = multihop("ask", "Where was Lost Gravity made?", *options, "--budget-money", "0.25")
     assert "the budget was used up" in done.err
     assert "0.75 in money" in done.err

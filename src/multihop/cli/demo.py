@@ -13,6 +13,7 @@ from multihop.cli.render import Drawing, terminal, visible
 from multihop.corpus import Reader
 from multihop.datasets import QuestionFile
 from multihop.errors import CorpusError
+from multihop.lms.layers import layered
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
 from multihop.text import Question
@@ -57,7 +58,7 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
 
 async def _ask(question: Question, index: Path, *, prompts: bool) -> Trace:
     drawing = Drawing(terminal(), prompts=prompts)
-    lm = names.open_lm(names.DEFAULT_LM)
+    lm = layered(names.open_lm(names.DEFAULT_LM))
     retriever = BM25(index)
     try:
         strategy = names.open_strategy("ircot", retriever=retriever, lm=lm)

@@ -20,6 +20,7 @@ from multihop import evaluation, names, runs
 from multihop.cli import budgets, parts, report
 from multihop.cli.render import terminal, visible
 from multihop.datasets import QuestionFile
+from multihop.lms.cache import CachedLM
 from multihop.text import Question
 
 EVERY = 10.0
@@ -97,6 +98,10 @@ def evaluate(
                     on_progress=tell,
                 )
             click.echo(f"Run folder: {folder}", err=True)
+            if isinstance(opened.lm, CachedLM):
+                given = opened.lm.hits + opened.lm.joined
+                asked_for = given + opened.lm.misses
+                click.echo(f"Cache: {given} of {asked_for} LM calls were replayed.", err=True)
             return [folder / name for name in named], left
 
     folders, left = asyncio.run(run())

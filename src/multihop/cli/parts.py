@@ -1,7 +1,7 @@
 """The options that choose parts, shared by every verb that runs strategies."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,10 @@ from multihop import names
 from multihop.cli import budgets
 from multihop.errors import BadInput
 from multihop.lms.base import LanguageModel
+from multihop.lms.layers import layered
+from multihop.lms.store import ReplyStore
 from multihop.retrievers.base import Retriever
+from multihop.retrievers.batching import BatchedRetriever
 from multihop.strategies import PRESETS
 from multihop.text import Json
 from multihop.trace import Strategy
@@ -37,6 +40,10 @@ class Parts:
         max_passages: Most passages kept over all steps.
         demonstrations: A file of demonstrations.
         strategy_options: Further keywords of the strategies.
+        calls: Most LM calls in flight.
+        fuse: Read on from open streams where the next prompt allows it.
+        cache: Keep replies on disk and give them again.
+        reproducible: One call at a time, nothing reused.
         budgets: What a question and the whole run may cost.
     """
 
@@ -52,6 +59,10 @@ class Parts:
     max_passages: int | None
     demonstrations: Path | None
     strategy_options: dict[str, str]
+    calls: int
+    fuse: bool
+    cache: bool
+    reproducible: bool
     budgets: budgets.Budgets
 
     @classmethod
@@ -108,25 +119,36 @@ class Parts:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator["Opened", None]:
         """The strategies over their opened parts, which are closed at the end."""
-        retriever = self.open_retriever()
-        try:
-            lm = names.open_lm(self.model, self.model_options)
-            try:
-                self.budgets.check(lm.name)
-                manifest = getattr(retriever, "manifest", None)
-                yield Opened(
-                    {name: self.make(name, retriever, lm) for name in self.strategies},
-                    {
-                        "model_options": dict(self.model_options),
-                        "retriever_options": dict(self.retriever_options),
-                        "corpus": getattr(manifest, "content_hash", None),
-                    },
-                )
-            finally:
-                await lm.aclose()
-        finally:
+        async with AsyncExitStack() as closing:
+            retriever = self.open_retriever()
+            manifest = getattr(retriever, "manifest", None)
             if retriever:
-                await retriever.aclose()
+                retriever = BatchedRetriever(retriever)
+                closing.push_async_callback(retriever.aclose)
+            options = dict(self.model_options)
+            if self.reproducible and self.model.startswith("local:"):
+                options["reproducible"] = "true"
+            lm = names.open_lm(self.model, options)
+            closing.push_async_callback(lm.aclose)
+            self.budgets.check(lm.name)
+            store = ReplyStore() if self.cache else None
+            if store:
+                closing.push_async_callback(store.aclose)
+            fuse = self.fuse and not self.reproducible
+            calls = 1 if self.reproducible else self.calls
+            lean = layered(lm, in_flight=calls, fuse=fuse, cache=store)
+            closing.push_async_callback(lean.aclose)
+            yield Opened(
+                {name: self.make(name, retriever, lean) for name in self.strategies},
+                {
+                    "model_options": dict(options),
+                    "retriever_options": dict(self.retriever_options),
+                    "corpus": getattr(manifest, "content_hash", None),
+                    "fuse": fuse,
+                    "reproducible": self.reproducible,
+                },
+                lean,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +158,12 @@ class Opened:
     Attributes:
         strategies: By name, in the order given.
         record: What decides their results and stands in no strategy's settings.
+        lm: The model that they ask, wrapped.
     """
 
     strategies: dict[str, Strategy]
     record: dict[str, Json]
+    lm: LanguageModel
 
 
 def options(command: Command) -> Command:
@@ -227,6 +251,34 @@ _OPTIONS = [
         multiple=True,
         metavar="NAME=VALUE",
         help="A further setting of the strategy, as eviction=fifo. May repeat.",
+    ),
+    click.option(
+        "--calls",
+        type=click.IntRange(1),
+        default=64,
+        show_default=True,
+        metavar="N",
+        help="Most LM calls in flight; fewer while the server refuses or slows down.",
+    ),
+    click.option(
+        "--fuse/--no-fuse",
+        default=True,
+        help="Whether the next sentence is read on from the stream of the last one where the "
+        "prompt has only grown by it.",
+    ),
+    click.option(
+        "--cache/--no-cache",
+        default=False,
+        envvar="MULTIHOP_CACHE",
+        show_envvar=True,
+        help="Whether replies are kept on disk and the same request is not sent again; see "
+        "`multihop cache`.",
+    ),
+    click.option(
+        "--reproducible",
+        is_flag=True,
+        help="One LM call at a time, nothing read on and nothing evaluated before: the embedded "
+        "model then writes the same, bit for bit, in every run.",
     ),
     *budgets.OPTIONS,
 ]

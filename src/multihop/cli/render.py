@@ -221,8 +221,12 @@ def cost(trace: Trace, prices: Prices | None = None) -> str:
     """Calls, tokens, time and, where the model has a price, money of a run, in words."""
     calls, tokens = trace.calls, trace.tokens
     parts = [_count(len(trace.searches), "search", "searches"), _count(len(calls), "LM call")]
-    if fused := sum(call.fused for call in calls):
-        parts[-1] += f" ({fused} read on)"
+    spared = {
+        "read on": sum(call.fused and not call.replayed for call in calls),
+        "replayed": sum(call.replayed for call in calls),
+    }
+    if words := ", ".join(f"{number} {how}" for how, number in spared.items() if number):
+        parts[-1] += f" ({words})"
     if tokens.prompt is not None:
         cached = f" ({tokens.cached} cached)" if tokens.cached is not None else ""
         parts.append(f"{tokens.prompt} prompt tokens{cached}")

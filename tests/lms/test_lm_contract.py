@@ -39,7 +39,6 @@ def paced():
 
 
 def openai():
-    pytest.importorskip("openai")
     from multihop.lms.openai import OpenAILM
 
     server = FakeServer()

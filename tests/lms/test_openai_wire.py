@@ -1,0 +1,135 @@
+"""Requests and replies as they go over the wire, byte by byte."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Self
+
+import httpx
+import pytest
+
+from multihop.lms.openai_wire import Connections, Refused, _events
+
+EVENTS = (
+    b": a comment\r\n"
+    b'data: {"n": 1, "text": "a\xe2\x80\xa8b"}\r\n\r\n'
+    b'event: message\nid: 7\ndata:{"n": 2}\n\n'
+    b'data: {"n":\ndata: 3}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+async def taken_apart(*parts: bytes) -> list[object]:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        for part in parts:
+            yield part
+
+    return [event async for event in _events(httpx.Response(200, content=stream()), 5)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 30, 1000])
+async def test_events_are_the_same_however_they_are_cut(size):
+    parts = [EVENTS[at : at + size] for at in range(0, len(EVENTS), size)]
+    assert await taken_apart(*parts) == [{"n": 1, "text": "a\u2028b"}, {"n": 2}, {"n": 3}]
+
+
+async def test_what_follows_the_end_mark_is_not_given():
+    assert await taken_apart(b'data: [DONE]\n\ndata: {"n": 1}\n\n') == []
+
+
+async def test_a_last_event_without_its_empty_line_counts():
+    assert await taken_apart(b'data: {"n": 1}') == [{"n": 1}]
+
+
+async def test_an_error_inside_a_stream_is_raised():
+    with pytest.raises(Refused) as caught:
+        await taken_apart(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
+    assert caught.value.body == {"message": "out of memory", "code": 500}
+    assert (caught.value.code, caught.value.status_code) == (500, None)
+
+
+class Server:
+    """Counts its connections; answers each request with the same bytes."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = parts
+        self.connections = 0
+        self.heads: list[bytes] = []
+        self.bodies: list[object] = []
+
+    async def __aenter__(self) -> Self:
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+
+    async def serve(self, reader, writer) -> None:
+        self.connections += 1
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                self.heads.append(head)
+                lengths = [line for line in head.lower().split(b"\r\n") if b"length:" in line]
+                body = await reader.readexactly(int(lengths[0].split(b":")[1]))
+                self.bodies.append(json.loads(body))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+                    b"transfer-encoding: chunked\r\n\r\n"
+                )
+                for part in (*self.parts, b""):
+                    writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+async def test_a_stream_read_to_its_end_leaves_its_connection_to_the_next():
+    async with Server(b'data: {"n": 1}\n\n', b"data: [DONE]\n\n") as server:
+        connections = Connections(server.url, "key", {}, 5)
+        for _ in range(3):
+            asked = connections.ask("/completions", {"stream": True}, 5)
+            assert [event async for event in asked] == [{"n": 1}]
+        assert server.connections == 1
+        await connections.aclose()
+
+
+async def test_a_stream_closed_early_ends_its_connection_and_another_serves_the_next():
+    async with Server(b'data: {"n": 1}\n\n', b'data: {"n": 2}\n\n', b"data: [DONE]\n\n") as server:
+        connections = Connections(server.url, "key", {}, 5)
+        for _ in range(2):
+            asked = connections.ask("/completions", {"stream": True}, 5)
+            assert await anext(asked) == {"n": 1}
+            await asked.aclose()
+        assert server.connections == 2
+        await connections.aclose()
+
+
+async def test_calls_at_the_same_time_have_connections_of_their_own():
+    async with Server(b'data: {"n": 1}\n\n', b"data: [DONE]\n\n") as server:
+        connections = Connections(server.url, "key", {}, 5)
+
+        async def one() -> list[object]:
+            return [event async for event in connections.ask("/x", {"stream": True}, 5)]
+
+        assert await asyncio.gather(*(one() for _ in range(20))) == [[{"n": 1}]] * 20
+        assert server.connections == 20
+        assert await asyncio.gather(*(one() for _ in range(20))) == [[{"n": 1}]] * 20
+        assert server.connections == 20
+        await connections.aclose()
+
+
+async def test_key_headers_query_and_any_text_are_sent(monkeypatch):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-7")
+    async with Server(b"data: [DONE]\n\n") as server:
+        connections = Connections(f"{server.url}/v1/?version=2", "sk-1", {"X-Team": "hops"}, 5)
+        body = {"stream": True, "prompt": "odd \ud800 שלום"}
+        assert [event async for event in connections.ask("/completions", body, 5)] == []
+        await connections.aclose()
+    [head] = server.heads
+    assert head.startswith(b"POST /v1/completions?version=2 HTTP/1.1\r\n")
+    for line in (b"authorization: bearer sk-1", b"x-team: hops", b"openai-organization: org-7"):
+        assert line in head.lower()
+    assert server.bodies == [body]

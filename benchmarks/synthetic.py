@@ -18,21 +18,23 @@ from pathlib import Path
 import numpy as np
 
 SEED = 20_231_130
-VOCABULARY = 300_000
+VOCABULARY = 250_000
 TOPICS = 40_000
 TOPIC_WORDS = 48
+NAMES = 1_000_000
 TOPIC_NAMES = 36
 CHUNK = 10_000
 SHORTEST, LONGEST = 40, 100
 
-_FUNCTION = """the of and in to a was is as for on by with he that at from his it an were are which
-be this had also has or its first one their but not who her they after been new two other when
-during year into she time most there born all more between school up city world would only
-later may film season can over used however three where about team made such will state no
-these him if second no then out series""".split()
+_FUNCTION = """
+the of and in to a was is as for on by with he that at from his it an were are which be this had
+also has or its first one their but not who her they after been new two other when during year
+into she time most there born all more between school up city world would only later may film
+season can over used however three where about team made such will state no these him if second
+no then out series""".split()  # noqa: SIM905
 _ENDINGS = ("", "", "", "", "s", "s", "ed", "ing", "er", "al", "ly", "ation", "ness", "ity", "ive")
-_ONSETS = "b c d f g h j k l m n p r s t v w br ch cl dr fl gr pl qu sh st th tr".split()
-_VOWELS = "a e i o u a e i o u ea ee ia ou".split()
+_ONSETS = "b c d f g h j k l m n p r s t v w br ch cl dr fl gr pl qu sh st th tr".split()  # noqa: SIM905
+_VOWELS = "a e i o u a e i o u ea ee ia ou".split()  # noqa: SIM905
 _CODAS = ["", "", "", "", "", "n", "r", "l", "s", "t", "m", "d", "ck", "nd", "nt", "st"]
 _ACCENTS = str.maketrans("aeioucn", "áéíöüçñ")
 
@@ -48,28 +50,28 @@ class Corpus:
             most = 1 + (len(words) > 400) + (len(words) > 40_000)
             words[_invented(rng, most) + rng.choice(_ENDINGS)] = None
         names: dict[str, None] = {}
-        while len(names) < TOPICS * TOPIC_NAMES:
+        while len(names) < NAMES:
             name = _invented(rng, 3).capitalize()
             names[name.translate(_ACCENTS) if rng.random() < 0.02 else name] = None
         self._words = np.array(list(words), dtype=object)
         self._names = np.array(list(names), dtype=object)
-        # Zipf-Mandelbrot; 1.07 and 2.7 are Mandelbrot's own fit for English.
-        weights = 1 / (np.arange(VOCABULARY) + 1 + 2.7) ** 1.07
-        self._cumulated = np.cumsum(weights) / weights.sum()
+        self._cumulated = _zipf(VOCABULARY, 1.12)
         numbers = np.random.Generator(np.random.PCG64(SEED))
-        # A topic's words are content words, frequent ones more often than rare ones.
+        # Topics share words and names, frequent ones more often than rare ones.
         skip = self._cumulated[len(_FUNCTION)]
         drawn = skip + (1 - skip) * numbers.random((TOPICS, TOPIC_WORDS))
-        self._topics = np.searchsorted(self._cumulated, drawn).clip(max=VOCABULARY - 1)
+        self._topic_words = np.searchsorted(self._cumulated, drawn)
+        drawn = numbers.random((TOPICS, TOPIC_NAMES))
+        self._topic_names = np.searchsorted(_zipf(NAMES, 1.0), drawn)
 
     def paragraphs(self, count: int) -> Iterator[tuple[str, str, str]]:
         """Id, title and text of each."""
         for chunk, start in enumerate(range(0, count, CHUNK)):
             rng = np.random.Generator(np.random.PCG64([SEED, 1, chunk]))
-            topics = rng.integers(TOPICS, size=CHUNK)
+            topics = _popular(rng, CHUNK)
             lengths = rng.integers(SHORTEST, LONGEST + 1, size=CHUNK)
             titles = rng.integers(1, 4, size=CHUNK)
-            drawn = self._drawn(rng, np.repeat(topics, lengths + titles), 0.10)
+            drawn = self._drawn(rng, np.repeat(topics, lengths + titles), 0.08)
             marks = rng.random(len(drawn))
             for mark, low, high in ((",", 0.0, 0.06), (".", 0.06, 0.12)):
                 drawn[(marks >= low) & (marks < high)] += mark
@@ -85,22 +87,41 @@ class Corpus:
     def queries(self, count: int, length: int = 25) -> list[str]:
         """Queries about topics that paragraphs have too."""
         rng = np.random.Generator(np.random.PCG64([SEED, 2]))
-        topics = rng.integers(TOPICS, size=count)
-        words = self._drawn(rng, np.repeat(topics, length), 0.14).reshape(count, length)
+        topics = _popular(rng, count)
+        words = self._drawn(rng, np.repeat(topics, length), 0.12).reshape(count, length)
         return [" ".join(row) + "?" for row in words]
 
     def _drawn(self, rng: np.random.Generator, topics: np.ndarray, names: float) -> np.ndarray:
-        """One word a topic: a name of its, a word of its, or any word."""
-        drawn = np.searchsorted(self._cumulated, rng.random(len(topics)))
-        words = self._words[drawn.clip(max=VOCABULARY - 1)]
+        """One word a topic: a name or a word of its own, a number, or any word."""
+        words = self._words[np.searchsorted(self._cumulated, rng.random(len(topics)))]
         kind = rng.random(len(topics))
-        own = (kind >= names) & (kind < names + 0.25)
-        at = (rng.random(int(own.sum())) ** 2 * TOPIC_WORDS).astype(int)  # some more than others
-        words[own] = self._words[self._topics[topics[own], at]]
-        own = kind < names
-        at = (rng.random(int(own.sum())) ** 2 * TOPIC_NAMES).astype(int)
-        words[own] = self._names[topics[own] * TOPIC_NAMES + at]
+        for low, high, of, own in (
+            (0, names, self._names, self._topic_names),
+            (names, names + 0.25, self._words, self._topic_words),
+        ):
+            here = (kind >= low) & (kind < high)
+            # Some words of a topic are used more often than others.
+            at = (rng.random(int(here.sum())) ** 2 * own.shape[1]).astype(int)
+            words[here] = of[own[topics[here], at]]
+        numbers = kind > 0.985
+        sizes = 10 ** (7 * rng.random(int(numbers.sum())) ** 3)
+        words[numbers] = [f"{int(size):,}" for size in sizes]
+        years = kind > 0.99
+        words[years] = rng.integers(1850, 2023, size=int(years.sum())).astype(str)
         return words
+
+
+def _popular(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Topics, some of which are far more common than others."""
+    return (TOPICS * rng.random(count) ** 3).astype(int)
+
+
+def _zipf(count: int, exponent: float) -> np.ndarray:
+    """Cumulated shares of ranks by Zipf and Mandelbrot."""
+    weights = 1 / (np.arange(count) + 1 + 2.7) ** exponent
+    shares = np.cumsum(weights) / weights.sum()
+    shares[-1] = 1
+    return shares
 
 
 def _invented(rng: random.Random, most: int) -> str:

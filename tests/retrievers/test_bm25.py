@@ -411,7 +411,7 @@ def edited(folder: Path, /, **fields) -> None:
 def test_an_index_of_another_version_is_refused_and_can_be_rebuilt(folder):
     build_index(passages("coaster"), folder)
     edited(folder, format=99)
-    with pytest.raises(IndexMismatch, match="version 99, this program reads 1"):
+    with pytest.raises(IndexMismatch, match="version 99, this program reads 2"):
         BM25(folder)
     with pytest.raises(IndexMismatch):
         change_index(folder, passages("x"))
@@ -452,6 +452,6 @@ def test_a_damaged_index_is_one_clear_line(folder, damage):
 def test_the_manifest_says_what_is_there(folder):
     build_index(passages("coaster"), folder, source={"paths": ["x.jsonl"]})
     manifest = read_manifest(folder)
-    assert (manifest.passages, manifest.format) == (1, 1)
+    assert (manifest.passages, manifest.format) == (1, 2)
     assert manifest.source == {"paths": ["x.jsonl"]}
     assert manifest.written.endswith("+00:00")

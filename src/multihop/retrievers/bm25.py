@@ -6,8 +6,10 @@ Equal scores stand in document order.
 
 import asyncio
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Literal, get_args
 
 import tantivy
@@ -17,11 +19,12 @@ from multihop.errors import BadInput, RetrieverError
 from multihop.retrievers.bm25_index import (
     Manifest,
     all_passages,
-    folded_key,
+    cores,
     open_index,
     passage_by_id,
     stored_passage,
 )
+from multihop.retrievers.bm25_rows import folded_key
 from multihop.retrievers.elastic_form import BUFFER, Found, clean_passages, clean_titles
 from multihop.retrievers.english import analyze
 from multihop.text import Hit, Passage, Query
@@ -100,7 +103,24 @@ class BM25:
         """
         if k < 1:
             raise BadInput(f"k is {k}; ask for at least 1 hit.")
-        return await asyncio.to_thread(lambda: [self._search(query, k) for query in queries])
+        found: list[list[Hit]] = [[]] * len(queries)
+        waiting = deque(range(len(queries)))
+
+        def answer() -> None:
+            while waiting:
+                try:
+                    at = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                found[at] = self._search(queries[at], k)
+
+        loop = asyncio.get_running_loop()
+        threads = [loop.run_in_executor(_threads(), answer) for _ in queries[: cores()]]
+        try:
+            await asyncio.gather(*threads)
+        finally:
+            waiting.clear()  # after a failure or a cancellation nobody wants the others
+        return found
 
     async def aclose(self) -> None:
         """Close the index. Calling it twice is harmless."""
@@ -126,15 +146,15 @@ class BM25:
         words = self._words("text", query.text)
         if self.form != "text":
             words += self._words("title", query.text)
+        # Words side by side, and nothing else, let the engine skip what cannot be among the best.
+        clauses = [(Occur.Should, word) for word in words]
         if self.form != "official":
-            clauses = [(Occur.Must, _any(words))]
             if query.titles is not None:
-                clauses.append((Occur.Must, self._one_of(query.titles)))
+                clauses = [(Occur.Must, _any(words)), (Occur.Must, self._one_of(query.titles))]
             if self.form == "text":
                 return self._rank(searcher, clauses, k)
             return self._distinct(searcher, clauses, k, "text")
 
-        clauses = [(Occur.Should, word) for word in words]
         titles = query.titles or ()
         if len(titles) == 1:
             clauses.append((Occur.Must, _any(self._words("title", titles[0]))))
@@ -178,7 +198,7 @@ class BM25:
         by: Literal["text", "title"],
     ) -> list[_Found]:
         """The k best hits no two of which have the same text, or title."""
-        limit = k + 8
+        limit = k + 2
         while True:
             ranking = self._rank(searcher, clauses, limit)
             best: dict[Hashable, _Found] = {}
@@ -191,22 +211,47 @@ class BM25:
     def _rank(self, searcher: tantivy.Searcher, clauses: list[_Clause], limit: int) -> list[_Found]:
         """The engine's best hits, equal scores in document order."""
         query = tantivy.Query.boolean_query(clauses)
-        asked = limit + 8
+        asked = limit + 2
         while True:
             hits = searcher.search(query, asked, count=False).hits
             # Hits that tie with the last one wanted must all be there to be put in order.
-            if len(hits) < asked or hits[-1][0] < hits[limit - 1][0]:
+            if len(hits) < asked or not _tie(hits[-1][0], hits[limit - 1][0]):
                 break
             asked *= 4
         addresses = [address for _, address in hits]
-        columns = [
+        numbers, texts, titles = (
             searcher.fast_field_values(name, addresses)
             for name in ("number", "text_key", "title_key")
-        ]
-        rows = sorted(zip(hits, *columns, strict=True), key=lambda row: (-row[0][0], row[1]))
-        return [
-            Found(address, score, text, title) for (score, address), _, text, title in rows[:limit]
-        ]
+        )
+        found = []
+        start = 0
+        for end in range(1, len(hits) + 1):
+            if end == len(hits) or not _tie(hits[end][0], hits[end - 1][0]):
+                score = hits[start][0]
+                found += [
+                    Found(addresses[at], score, texts[at], titles[at])
+                    for at in sorted(range(start, end), key=numbers.__getitem__)
+                ]
+                start = end
+        return found[:limit]
+
+
+def _tie(lower: float, higher: float) -> bool:
+    """Whether scores are equal but for the order in which the engine added them up.
+
+    It adds 32-bit floats in an order of its own for every passage, so that two passages with
+    the same words may differ in the last bits.
+    """
+    return lower >= higher * (1 - 1e-6)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """The threads that search, one a core, whoever asks and however many do."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="multihop-bm25")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # threads stay with the parent
 
 
 def _any(clauses: list[tantivy.Query]) -> tantivy.Query:

@@ -14,7 +14,6 @@ was; the next writer removes what it left behind.
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -29,11 +28,10 @@ import tantivy
 
 import multihop
 from multihop.errors import BadInput, CorpusError, IndexMismatch
-from multihop.retrievers.elastic_form import folded
-from multihop.retrievers.english import analyze
+from multihop.retrievers.bm25_rows import Row, decoded, id_key, row, rows
 from multihop.text import Json, Passage
 
-FORMAT = 1
+FORMAT = 2
 """Version of the folder's layout and of what the engine is given. Readers refuse others."""
 
 SETTINGS: Mapping[str, Json] = {"engine": "tantivy 0.27", "analyzer": "english 1"}
@@ -79,6 +77,7 @@ def build_index(
     source: Mapping[str, Json] | None = None,
     progress: Callable[[int], None] | None = None,
     on_duplicate: Callable[[Passage], None] | None = None,
+    processes: int | None = None,
 ) -> Manifest:
     """Index passages; an index that is there already is replaced when all is done.
 
@@ -92,12 +91,16 @@ def build_index(
         progress: Told the count so far, now and then and at the end.
         on_duplicate: Told a passage whose id was there before. It may raise; when it returns,
             the passage is left out. None raises CorpusError.
+        processes: How many child processes cut a large corpus into terms (a small one needs
+            none); 1 does all in this process. None: one a core that this process may use.
 
     Raises:
+        BadInput: `processes` is below 1.
         CorpusError: No passages; an id twice; the folder holds something else; another
-            writer is at work.
+            writer is at work; a child process died.
     """
     folder = Path(into)
+    workers = _workers(processes)
     _check_target(folder)
     with _writing(folder) as generation:
         engine = tantivy.Index(_schema(), path=str(generation))
@@ -108,6 +111,7 @@ def build_index(
             number=0,
             progress=progress,
             on_duplicate=on_duplicate,
+            processes=workers,
         )
         if not counted.passages:
             raise CorpusError(f"{folder}: there are no passages to index. Nothing was changed.")
@@ -131,6 +135,7 @@ def change_index(
     source: Mapping[str, Json] | None = None,
     progress: Callable[[int], None] | None = None,
     on_duplicate: Callable[[Passage], None] | None = None,
+    processes: int | None = None,
 ) -> Manifest:
     """Delete passages and add others: all of it, or nothing.
 
@@ -145,13 +150,15 @@ def change_index(
         source: How the added passages were made; replaces entries of the same name.
         progress: As for `build_index`.
         on_duplicate: As for `build_index`.
+        processes: As for `build_index`.
 
     Raises:
-        BadInput: The index does not hold an id that is to be deleted.
+        BadInput: The index does not hold an id that is to be deleted; `processes` is below 1.
         CorpusError: There is no index, an id is taken, or another writer is at work.
         IndexMismatch: The index is of another version.
     """
     folder = Path(index)
+    workers = _workers(processes)
     read_manifest(folder)
     with _writing(folder, copy=True) as generation:
         old = read_manifest(folder)
@@ -164,6 +171,7 @@ def change_index(
             number=old.next_number,
             progress=progress,
             on_duplicate=on_duplicate,
+            processes=workers,
         )
         return _switch(
             folder,
@@ -262,17 +270,20 @@ def open_index(path: str | os.PathLike[str]) -> tuple[Manifest, tantivy.Index, t
 
 def stored_passage(searcher: tantivy.Searcher, address: tantivy.DocAddress) -> Passage:
     """The passage as it was given to the index."""
-    stored = bytes(searcher.doc(address)["passage"][0])
-    return Passage(*json.loads(stored.decode("utf-8", "surrogatepass")))
+    return decoded(bytes(searcher.doc(address)["passage"][0]))
 
 
 def passage_by_id(
     engine: tantivy.Index, searcher: tantivy.Searcher, passage_id: str
 ) -> Passage | None:
     """Look a passage up by its id."""
-    query = tantivy.Query.term_query(engine.schema, "key", id_key(passage_id), "basic")
-    found = searcher.search(query, 1, count=False).hits
-    return stored_passage(searcher, found[0][1]) if found else None
+    found = searcher.search(_by_key(engine, id_key(passage_id)), 1, count=False).hits
+    passage = stored_passage(searcher, found[0][1]) if found else None
+    return passage if passage and passage.id == passage_id else None
+
+
+def _by_key(engine: tantivy.Index, key: int) -> tantivy.Query:
+    return tantivy.Query.term_query(engine.schema, "key", key, "basic")
 
 
 def all_passages(
@@ -302,7 +313,7 @@ def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     for name in ("title", "text"):  # analysed by us, so the engine only splits at blanks
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
-    builder.add_text_field("key", tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("key", indexed=True)
     builder.add_unsigned_field("number", fast=True)
     builder.add_unsigned_field("text_key", fast=True)
     builder.add_unsigned_field("title_key", fast=True, indexed=True)
@@ -311,45 +322,17 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _document(passage: Passage, number: int, key: str, stored: bytes) -> tantivy.Document:
+def _document(row: Row, number: int) -> tantivy.Document:
     document = tantivy.Document()
-    document.add_text("title", " ".join(analyze(passage.title)))
-    document.add_text("text", " ".join(analyze(passage.text)))
-    document.add_text("key", key)
+    document.add_text("title", row.title)
+    document.add_text("text", row.text)
+    document.add_unsigned("key", row.key)
     document.add_unsigned("number", number)
-    document.add_unsigned("text_key", folded_key(passage.text))
-    document.add_unsigned("title_key", folded_key(passage.title))
-    # Only a passage that says that it is no abstract stays out of title searches.
-    document.add_boolean("abstract", passage.metadata.get("is_abstract") is not False)
-    document.add_bytes("passage", stored)
+    document.add_unsigned("text_key", row.text_key)
+    document.add_unsigned("title_key", row.title_key)
+    document.add_boolean("abstract", row.abstract)
+    document.add_bytes("passage", row.stored)
     return document
-
-
-def id_key(passage_id: str) -> str:
-    """The term that an id is indexed by: any length and any character will do."""
-    return hashlib.blake2b(_bytes(passage_id), digest_size=16).hexdigest()
-
-
-def folded_key(text: str) -> int:
-    """Equal for texts that are equal, case and outer white space aside."""
-    digest = hashlib.blake2b(_bytes(folded(text)), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # lone surrogates survive
-
-
-_JSON = json.JSONEncoder(ensure_ascii=False)
-
-
-def _encoded(passage: Passage) -> bytes:
-    record = [passage.id, passage.title, passage.text]
-    return _bytes(_JSON.encode([*record, dict(passage.metadata)] if passage.metadata else record))
-
-
-def _digest(stored: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(stored, digest_size=16).digest(), "big")
 
 
 _HASHES = 1 << 128
@@ -380,29 +363,29 @@ def _write(
     number: int,
     progress: Callable[[int], None] | None,
     on_duplicate: Callable[[Passage], None] | None,
+    processes: int,
 ) -> _Counted:
     """Delete, add passages numbered from `number` on, and commit."""
     held = engine.searcher()
     writer = engine.writer(HEAP, 1)  # one thread: documents keep their order
     counted, seen = _Counted(), set[int]()
     try:
-        for passage in delete.values():
-            writer.delete_documents_by_term("key", id_key(passage.id))
-            counted.content -= _digest(_encoded(passage))
-        for passage in passages:
-            key = id_key(passage.id)
-            short = int(key[:16], 16)
-            taken = number and passage.id not in delete and held.doc_freq("key", key)
-            if short in seen or taken:
-                (on_duplicate or _refuse)(passage)
-                continue
-            seen.add(short)
-            stored = _encoded(passage)
-            writer.add_document(_document(passage, number + counted.passages, key, stored))
-            counted.passages += 1
-            counted.content += _digest(stored)
-            if progress and counted.passages % 256 == 0:
-                progress(counted.passages)
+        for gone in map(row, delete.values()):
+            # By query: by term, the engine's Python side takes a number below 2**63 as signed.
+            writer.delete_documents_by_query(_by_key(engine, gone.key))
+            counted.content -= int.from_bytes(gone.digest, "big")
+        with contextlib.closing(rows(passages, processes)) as ready:
+            for passage, its in ready:
+                taken = number and passage.id not in delete and held.doc_freq("key", its.key)
+                if its.key in seen or taken:
+                    (on_duplicate or _refuse)(passage)
+                    continue
+                seen.add(its.key)
+                writer.add_document(_document(its, number + counted.passages))
+                counted.passages += 1
+                counted.content += int.from_bytes(its.digest, "big")
+                if progress and counted.passages % 256 == 0:
+                    progress(counted.passages)
         writer.commit()
     except BaseException:
         writer.rollback()  # stops the engine's thread before its files are removed
@@ -411,6 +394,19 @@ def _write(
     if progress:
         progress(counted.passages)
     return counted
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _workers(processes: int | None) -> int:
+    if processes is None:
+        return cores()
+    if processes < 1:
+        raise BadInput(f"processes is {processes}; at least 1 is needed.")
+    return processes
 
 
 def _refuse(passage: Passage) -> None:

@@ -4,8 +4,6 @@ The chain is Lucene's: words, possessive 's off, lower case, 33 stop words off, 
 stemmer. Positions are not kept; BM25 needs none.
 """
 
-from functools import lru_cache
-
 from multihop.retrievers.porter import stem
 from multihop.retrievers.words import words
 
@@ -26,10 +24,22 @@ def analyze(text: str) -> list[str]:
     Returns:
         The terms in order, repeats included; none is empty or holds white space.
     """
-    return [term for term in map(_term, words(text)) if term]
+    return list(filter(None, map(_TERMS.__getitem__, words(text))))
 
 
-@lru_cache(1 << 17)
+class _Terms(dict[str, str]):
+    """Index terms of words met before; forgets all when it has grown large."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= 1 << 18:  # about 40 MB
+            self.clear()
+        self[word] = term = _term(word)
+        return term
+
+
+_TERMS = _Terms()
+
+
 def _term(word: str) -> str:
     """The index term of a word; empty for a stop word and for underscores alone."""
     if word[-2:-1] in ("'", "\u2019", "\uff07") and word[-1] in "sS":

@@ -3,6 +3,10 @@
 Source: M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the two
 changes that Porter himself made later (-bli for -abli, and -logi), and words of one or two
 letters left alone. The steps are numbered as in the paper.
+
+A word goes with its shape, one letter a character: c (consonant) or v (vowel). No character's
+class depends on what follows it, so that the shape of a word's beginning is the beginning of
+its shape; the paper's m (how often vowels are followed by a consonant) is a count in it.
 """
 
 _STEP_2 = {
@@ -31,88 +35,111 @@ def stem(word: str) -> str:
     """
     if len(word) <= 2:
         return word
-    word = _step_1(word)
-    word = _replaced(word, _STEP_2, 1)
-    word = _replaced(word, _STEP_3, 1)
+    word, shape = _step_1(word, _shape(word))
+    word, shape = _replaced(word, shape, _ENDINGS_2, 1)
+    word, shape = _replaced(word, shape, _ENDINGS_3, 1)
     if not word.endswith("ion") or word.endswith(("sion", "tion")):
-        word = _replaced(word, _STEP_4, 2)
-    return _step_5(word)
+        word, shape = _replaced(word, shape, _ENDINGS_4, 2)
+    return _step_5(word, shape)
+
+
+class _Classes(dict[int, int]):
+    """For `str.translate`: every character but the vowels is a consonant."""
+
+    def __missing__(self, code: int) -> int:
+        return ord("c")
+
+
+_CLASSES = _Classes(str.maketrans("aeiouy", "vvvvvy"))
 
 
 def _shape(word: str) -> str:
-    """The word's letters as c (consonant) and v (vowel); y is a vowel after a consonant."""
-    shape = ""
-    for char in word:
-        vowel = char in "aeiou" or (char == "y" and shape.endswith("c"))
-        shape += "v" if vowel else "c"
+    """The word's letters as c and v; y is a vowel after a consonant."""
+    shape = word.translate(_CLASSES)
+    at = shape.find("y")
+    while at >= 0:
+        vowel = at and shape[at - 1] == "c"
+        shape = f"{shape[:at]}{'v' if vowel else 'c'}{shape[at + 1 :]}"
+        at = shape.find("y", at + 1)
     return shape
 
 
-def _measure(stem: str) -> int:
-    """The paper's m: how often vowels are followed by a consonant."""
-    return _shape(stem).count("vc")
+_Endings = dict[str, tuple[tuple[str, str, str], ...]]
 
 
-def _has_vowel(stem: str) -> bool:
-    return "v" in _shape(stem)
+def _endings(table: dict[str, str]) -> _Endings:
+    """Suffix, replacement and its shape, longest suffix first, by their last two letters."""
+    by_end: dict[str, list[tuple[str, str, str]]] = {}
+    for suffix in sorted(table, key=len, reverse=True):
+        row = (suffix, table[suffix], _shape(table[suffix]))
+        by_end.setdefault(suffix[-2:], []).append(row)
+    return {end: tuple(rows) for end, rows in by_end.items()}
 
 
-def _ends_double(word: str) -> bool:
+_ENDINGS_2, _ENDINGS_3, _ENDINGS_4 = map(_endings, (_STEP_2, _STEP_3, _STEP_4))
+
+
+def _replaced(word: str, shape: str, endings: _Endings, least: int) -> tuple[str, str]:
+    """Replace the longest suffix of the table where the stem's measure is large enough."""
+    for suffix, other, its_shape in endings.get(word[-2:], ()):
+        if word.endswith(suffix):
+            end = len(word) - len(suffix)
+            if shape.count("vc", 0, end) >= least:
+                return word[:end] + other, shape[:end] + its_shape
+            break
+    return word, shape
+
+
+def _ends_double(word: str, shape: str) -> bool:
     """The paper's *d: the same consonant twice."""
-    return word[-1:] == word[-2:-1] != "" and _shape(word)[-1] == "c"
+    return word[-1:] == word[-2:-1] != "" and shape[-1] == "c"
 
 
-def _ends_cvc(word: str) -> bool:
+def _ends_cvc(word: str, shape: str) -> bool:
     """The paper's *o: consonant, vowel, consonant other than w, x and y."""
-    return _shape(word).endswith("cvc") and word[-1] not in "wxy"
+    return shape.endswith("cvc") and word[-1] not in "wxy"
 
 
-def _step_1(word: str) -> str:
+def _step_1(word: str, shape: str) -> tuple[str, str]:
     # 1a: plurals.
-    if word.endswith(("sses", "ies")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith("ss"):
-        word = word[:-1]
+    if word[-1] == "s":
+        if word.endswith(("sses", "ies")):
+            word, shape = word[:-2], shape[:-2]
+        elif not word.endswith("ss"):
+            word, shape = word[:-1], shape[:-1]
     # 1b: -eed, -ed, -ing.
     if word.endswith("eed"):
-        if _measure(word[:-3]) > 0:
-            word = word[:-1]
-    else:
-        for suffix in ("ed", "ing"):
-            if word.endswith(suffix) and _has_vowel(word[: -len(suffix)]):
-                word = _mended(word[: -len(suffix)])
-                break
+        if "vc" in shape[:-3]:
+            word, shape = word[:-1], shape[:-1]
+    elif word.endswith("ed"):
+        if "v" in shape[:-2]:
+            word, shape = _mended(word[:-2], shape[:-2])
+    elif word.endswith("ing") and "v" in shape[:-3]:
+        word, shape = _mended(word[:-3], shape[:-3])
     # 1c: final y.
-    if word.endswith("y") and _has_vowel(word[:-1]):
-        word = word[:-1] + "i"
-    return word
+    if word.endswith("y") and "v" in shape[:-1]:
+        word, shape = word[:-1] + "i", shape[:-1] + "v"
+    return word, shape
 
 
-def _mended(stem: str) -> str:
+def _mended(word: str, shape: str) -> tuple[str, str]:
     """Give a stem that lost -ed or -ing its e back, or undouble it."""
-    if stem.endswith(("at", "bl", "iz")):
-        return stem + "e"
-    if _ends_double(stem):
-        return stem if stem[-1] in "lsz" else stem[:-1]
-    if _measure(stem) == 1 and _ends_cvc(stem):
-        return stem + "e"
-    return stem
+    if word.endswith(("at", "bl", "iz")):
+        return word + "e", shape + "v"
+    if _ends_double(word, shape):
+        return (word, shape) if word[-1] in "lsz" else (word[:-1], shape[:-1])
+    if shape.count("vc") == 1 and _ends_cvc(word, shape):
+        return word + "e", shape + "v"
+    return word, shape
 
 
-def _replaced(word: str, suffixes: dict[str, str], least: int) -> str:
-    """Replace the longest suffix of the table where the stem's measure is large enough."""
-    found = max((s for s in suffixes if word.endswith(s)), key=len, default="")
-    stem = word[: len(word) - len(found)]
-    return stem + suffixes[found] if found and _measure(stem) >= least else word
-
-
-def _step_5(word: str) -> str:
+def _step_5(word: str, shape: str) -> str:
     # 5a: final e. 5b: final ll, by the measure of the word as it came in.
-    whole = _measure(word)
+    whole = shape.count("vc")
     if word.endswith("e"):
-        m = _measure(word[:-1])
-        if m > 1 or (m == 1 and not _ends_cvc(word[:-1])):
-            word = word[:-1]
-    if word.endswith("l") and _ends_double(word) and whole > 1:
+        m = shape.count("vc", 0, len(word) - 1)
+        if m > 1 or (m == 1 and not _ends_cvc(word[:-1], shape[:-1])):
+            word, shape = word[:-1], shape[:-1]
+    if word.endswith("l") and _ends_double(word, shape) and whole > 1:
         word = word[:-1]
     return word

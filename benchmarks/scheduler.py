@@ -22,10 +22,12 @@ import fake_openai
 from table import Row, main
 
 from multihop.evaluation import evaluate
+from multihop.lms.base import Request
 from multihop.lms.openai import OpenAILM
 from multihop.lms.pacing import PacedLM, at_work
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.strategies import make
+from multihop.testing import ScriptedLM
 from multihop.text import Hit, Passage, Query, Question
 from multihop.trace import Search, Step, Strategy
 
@@ -215,12 +217,62 @@ def lock_step_rows(count: int) -> list[Row]:
     return rows
 
 
+async def scripted(count: int, together: int) -> None:
+    """Ask so many questions of a scripted LM, so many at work at once."""
+
+    def respond(request: Request) -> str:
+        number = int(request.prompt.text.rpartition(" of T")[2].partition(" ")[0])
+        return " ".join(fake_openai.sentences(number)[-2:])
+
+    lm = PacedLM(ScriptedLM(respond=respond, keep=False), PLACES)
+    strategy = make("ircot", lm=lm, retriever=BatchedRetriever(Towns()))
+    with tempfile.TemporaryDirectory() as folder:
+        await evaluate(Questions(count), strategy, Path(folder) / "run", concurrency=together)
+
+
+def memory_rows(counts: Sequence[tuple[int, int]]) -> list[Row]:
+    """Peak memory of fresh processes, against the first."""
+    found: list[Row] = []
+    for count, together in counts:
+        program = (
+            "import asyncio, resource, scheduler\n"
+            f"asyncio.run(scheduler.scripted({count}, {together}))\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        )
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peak, seconds = float(done.stdout), time.perf_counter() - began
+        first = found[0].value if found else peak
+        found.append(
+            Row(
+                "scheduler",
+                f"peak memory, {count:,} questions, {together:,} at work ({seconds:.0f} s)",
+                peak,
+                "MiB",
+                f"{counts[0][0]:,} questions" if found else "",
+                peak / first if found else None,
+            )
+        )
+    return found
+
+
 def rows(full: bool) -> list[Row]:
     count = 2000 if full else 400
     return [
         *rate_rows(f"fixed 200 ms, {PLACES} places", count, PLACES, ">= 0.95"),
         *lock_step_rows(1024 if full else 256),
         *rate_rows(f"server takes {CAP} at a time, else 429", count, CAP, "", "--cap", str(CAP)),
+        *memory_rows(
+            [(1_000, 128), (10_000, 128), (50_000, 128), (10_000, 10_000)]
+            if full
+            else [(1_000, 128), (10_000, 128)]
+        ),
     ]
 
 

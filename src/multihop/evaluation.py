@@ -273,7 +273,7 @@ ROWS = (
     *("em", "f1", "gold_recall@5", "gold_recall@15", "gold_recall"),
     *("title_recall@5", "title_recall@15", "title_recall"),
     *("steps", "searches", "lm_calls", "sent_calls"),
-    *("prompt_tokens", "cached_tokens", "generated_tokens", "seconds"),
+    *("prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens", "seconds"),
 )
 """The rows of every report; a row that applies to no question is left out, and recall of titles
 where passages are annotated."""

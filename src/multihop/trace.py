@@ -7,7 +7,7 @@ runs a model again.
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -245,8 +245,18 @@ class Trace:
 
     @property
     def tokens(self) -> Tokens:
-        """The sum over all calls."""
-        return sum((call.tokens for call in self.calls), Tokens())
+        """The sum over all calls; a count is None where a call's backend did not tell it."""
+
+        def total(counts: Sequence[int | None]) -> int | None:
+            told = [count for count in counts if count is not None]
+            return sum(told) if len(told) == len(counts) else None
+
+        every = [call.tokens for call in self.calls]
+        return Tokens(
+            total([tokens.prompt for tokens in every]),
+            total([tokens.cached for tokens in every]),
+            total([tokens.generated for tokens in every]),
+        )
 
     @property
     def collected(self) -> tuple[str, ...]:

@@ -126,6 +126,20 @@ def test_costs_are_counted():
     ]
 
 
+def told(*counts):
+    """A chain whose calls tell these counts."""
+    calls = [replace(call(), tokens=tokens) for tokens in counts]
+    return fold(question(), "ircot", [Thought("It is so.", each) for each in calls])
+
+
+def test_a_sum_over_calls_is_not_told_when_one_of_them_does_not_tell():
+    names = ("prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens")
+    whole = told(Tokens(30, 10, 2), Tokens(40, 30, 3))
+    assert scores(whole, *names) == [70, 40, 30, 5]
+    assert scores(told(Tokens(30, 10, 2), Tokens(40, None, 3)), *names) == [70, None, None, 5]
+    assert scores(told(Tokens(30, 10, 2), Tokens()), *names) == [None] * 4
+
+
 def test_a_call_reaches_the_model_when_it_is_neither_fused_nor_replayed():
     calls = [
         call(),

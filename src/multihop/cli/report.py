@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 COUNTS = frozenset(
     {
         *("steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "passages", "seconds"),
-        *("prompt_tokens", "cached_tokens", "generated_tokens", "money"),
+        *("prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens", "money"),
     }
 )
 """Means of counts and times; all other metrics are shares and shown in percent."""

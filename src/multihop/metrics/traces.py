@@ -204,13 +204,19 @@ def replayed_calls(trace: Trace) -> float:
 
 
 def prompt_tokens(trace: Trace) -> float | None:
-    """Tokens of all prompts, cached ones included; None where the backend does not tell."""
+    """Tokens of all prompts, cached ones included; None where a call's are not told."""
     return trace.tokens.prompt
 
 
 def cached_tokens(trace: Trace) -> float | None:
     """Those of the prompt tokens that the backend had evaluated before."""
     return trace.tokens.cached
+
+
+def evaluated_tokens(trace: Trace) -> float | None:
+    """Those of the prompt tokens that the backend had to evaluate."""
+    prompt, cached = trace.tokens.prompt, trace.tokens.cached
+    return None if prompt is None or cached is None else prompt - cached
 
 
 def generated_tokens(trace: Trace) -> float | None:
@@ -254,7 +260,7 @@ METRICS: Mapping[str, Metric] = {
         *(gold_recall, all_gold, title_recall, para_recall),
         *(support_em, support_f1, support_precision),
         *(passages, steps, searches, lm_calls, sent_calls, replayed_calls),
-        *(prompt_tokens, cached_tokens, generated_tokens, seconds, failed),
+        *(prompt_tokens, cached_tokens, evaluated_tokens, generated_tokens, seconds, failed),
     )
 }
 """Built-in metrics by name. Those in `AT_BUDGET` also take a budget: "gold_recall@15"."""

@@ -30,7 +30,7 @@ class Engine:
         kind = (request.adapter, request.temperature)
         return Prepared(request=request, kind=kind, tokens=words, rows=request.n)
 
-    async def stream_batch(self, batch, listening):
+    async def stream_batch(self, batch, listening, join):
         self.batches.append([one.request.prompt.text for one in batch])
         left = [one.request.prompt.text.upper().split() for one in batch]
         try:
@@ -256,6 +256,104 @@ async def test_a_request_given_up_before_its_batch_is_filled_leaves_the_line_wor
     assert engine.batches[-1] == ["b"]
 
 
+async def test_a_reply_does_not_wait_for_the_others_of_its_batch(engine):
+    short, long = start(BatchedLM(engine), "a", "b c d")
+    engine.run(1)
+    assert (await short).text == "A "
+    assert not long.done()
+    engine.run()
+    assert (await long).text == "B C D "
+
+
+# --- Engines that others can join ------------------------------------------------------------
+
+
+class OpenEngine(Engine):
+    """Takes more requests in before every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined: list[list[str]] = []
+
+    async def stream_batch(self, batch, listening, join):
+        self.batches.append([one.request.prompt.text for one in batch])
+        batch = list(batch)
+        left = [one.request.prompt.text.upper().split() for one in batch]
+        while any(left):
+            await self.step.acquire()
+            running = [p for p in range(len(batch)) if left[p] and listening(p)]
+            longest = max((batch[place].tokens for place in running), default=0)
+            came = await asyncio.to_thread(join, len(running), longest)
+            if came:
+                self.joined.append([one.request.prompt.text for one in came])
+            batch += came
+            left += [one.request.prompt.text.upper().split() for one in came]
+            for place in running + list(range(len(batch) - len(came), len(batch))):
+                word = left[place].pop(0)
+                yield place, Piece(word + " ", finish=None if left[place] else "stop")
+
+
+@pytest.fixture
+def open_engine():
+    return OpenEngine()
+
+
+async def test_an_engine_takes_those_that_wait_into_a_running_batch(open_engine):
+    lm = BatchedLM(open_engine, padding=1)
+    first = start(lm, "a b c")
+    open_engine.run(1)
+    await asyncio.sleep(0.01)
+    later = start(lm, "d e", "f")
+    open_engine.run()
+    assert await texts(first + later) == ["A B C ", "D E ", "F "]
+    assert open_engine.batches == [["a b c"]]
+    assert open_engine.joined == [["d e", "f"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "late", "joined"),
+    [
+        ({"most": 2, "padding": 1}, [{"text": "d e"}, {"text": "f g"}], [["d e"], ["f g"]]),
+        # Nobody overtakes one of another kind, or one that does not fit.
+        ({"padding": 1}, [{"text": "d e", "adapter": "x"}, {"text": "f g"}], []),
+        ({}, [{"text": "d " * 50}, {"text": "f g"}], []),
+        ({"most_tokens": 8, "padding": 1}, [{"text": "d e"}], []),
+    ],
+)
+async def test_only_the_head_of_the_line_joins_and_only_where_it_fits(
+    open_engine, options, late, joined
+):
+    lm = BatchedLM(open_engine, **options)
+    first = start(lm, "a b c a b c")
+    open_engine.run(1)
+    await asyncio.sleep(0.01)
+    for asked in late:
+        first += start(lm, asked.pop("text"), **asked)
+    open_engine.run()
+    assert (await texts(first))[0] == "A B C A B C "
+    assert open_engine.joined == joined
+
+
+async def test_joining_never_starves_another_kind(open_engine):
+    lm = BatchedLM(open_engine, most=2, padding=1)
+    order = []
+
+    async def one(text, **changes):
+        await complete(lm, ask(text, **changes))
+        order.append(text)
+
+    async def endless(text):
+        for _ in range(20):
+            await one(text)
+
+    streams = [asyncio.create_task(endless(text)) for text in ("a b", "c d e")]
+    await ticks()
+    other = asyncio.create_task(one("x", adapter="other"))
+    open_engine.run()
+    await asyncio.gather(other, *streams)
+    assert order.index("x") <= 4
+
+
 async def test_a_stream_can_be_left_unread_and_be_closed_by_another_task(engine):
     lm = BatchedLM(engine)
     stream = lm.stream(ask("a b c"))
@@ -272,7 +370,7 @@ async def test_a_stream_can_be_left_unread_and_be_closed_by_another_task(engine)
 
 async def test_a_stream_that_ends_without_a_finish_is_broken(engine):
     class Silent(Engine):
-        async def stream_batch(self, batch, listening):
+        async def stream_batch(self, batch, listening, join):
             yield 0, Piece("half")
 
     with pytest.raises(BadCompletion, match="broke off"):

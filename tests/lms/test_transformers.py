@@ -368,8 +368,54 @@ async def test_a_batch_that_nobody_listens_to_ends_in_the_engine_too(exact, monk
     assert len(costs) < 100
 
 
+@pytest.mark.parametrize("n", [1, 3])
+async def test_requests_join_a_running_batch_and_write_what_they_get_alone(monkeypatch, n):
+    lm = tiny_causal(dtype="float64")
+    # Shorter and longer prompts than those that run, ending before and after them.
+    first = [ask(PROMPTS[0], max_tokens=9), ask(PROMPTS[3], max_tokens=30, logprobs=True)]
+    later = [
+        ask(PROMPTS[1], max_tokens=20, logprobs=True),
+        ask(PROMPTS[2], max_tokens=1),
+        ask(PROMPTS[4], max_tokens=15, n=n),
+    ]
+    alone = [await complete(lm, request) for request in first + later]
+    costs = spied(lm, monkeypatch)
+    batched, model = BatchedLM(lm, padding=1), lm._loaded()
+    inner, ready, reached = model.forward, threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @functools.wraps(inner)
+    def forward(*args, **kwargs):
+        if len(costs) == 3:
+            loop.call_soon_threadsafe(reached.set)
+            assert ready.wait(10)
+        return inner(*args, **kwargs)
+
+    monkeypatch.setattr(model, "forward", forward)
+    tasks = [asyncio.create_task(complete(batched, request)) for request in first]
+    await reached.wait()
+    tasks += [asyncio.create_task(complete(batched, request)) for request in later]
+    await asyncio.sleep(0)  # they stand in the line
+    ready.set()
+    together = await asyncio.gather(*tasks)
+
+    assert all(map(same, alone, together))
+    assert costs[:6] == [2, 2, 2, 2, 3, 4]  # three prompts are read, one ends at its first token
+    assert max(costs) == 4
+    assert costs[-1] == 1
+
+
+async def test_models_with_an_encoder_take_nobody_into_a_running_batch(monkeypatch):
+    lm = tiny_seq2seq(dtype="float64")
+    requests = [ask(text, max_tokens=9 + 4 * place) for place, text in enumerate(PROMPTS)]
+    alone = [await complete(lm, request) for request in requests]
+    batched = BatchedLM(lm, padding=1, most=2)
+    together = await asyncio.gather(*(complete(batched, request) for request in requests))
+    assert all(map(same, alone, together))
+
+
 async def test_rows_that_a_cache_cannot_let_go_are_evaluated_afresh(exact, monkeypatch):
-    monkeypatch.setattr("multihop.lms.transformers._SELECTABLE", ())
+    monkeypatch.setattr("multihop.lms.transformers_rows._SELECTABLE", ())
     requests = [ask(text, max_tokens=4 * n + 3) for n, text in enumerate(PROMPTS)]
     alone, together = await both(exact, requests)
     assert all(map(same, alone, together))

@@ -17,6 +17,10 @@ TEMPLATE = (
 )
 
 
+def _one_thread(torch) -> None:
+    torch.set_num_threads(1)  # more wait for each other longer than such models compute
+
+
 def _tokenizer(folder: Path, *, prefix: str) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -46,6 +50,7 @@ def _tokenizer(folder: Path, *, prefix: str) -> None:
 def causal_folder() -> Path:
     """A Llama with 2 layers and a window of 256."""
     torch = pytest.importorskip("torch")
+    _one_thread(torch)
     transformers = pytest.importorskip("transformers")
     folder = Path(tempfile.mkdtemp(prefix="tiny-llama-"))
     _tokenizer(folder, prefix="")
@@ -71,6 +76,7 @@ def causal_folder() -> Path:
 def seq2seq_folder() -> Path:
     """A T5 with 2 layers."""
     torch = pytest.importorskip("torch")
+    _one_thread(torch)
     transformers = pytest.importorskip("transformers")
     folder = Path(tempfile.mkdtemp(prefix="tiny-t5-"))
     _tokenizer(folder, prefix="encoder")

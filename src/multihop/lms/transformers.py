@@ -2,12 +2,11 @@
 
 Flan-T5 is the paper's open model. The engine generates in a thread of its own, one batch after
 the other; a watcher that transformers asks after every token streams what is new and keeps each
-row's stop strings and limit. A row that is done, or that nobody listens to, leaves: generation
-is interrupted, the row is taken out of the key-value cache, and the others go on.
+row's stop strings and limit. Rows leave a batch when they are done or when nobody listens, and
+others come in: generation is interrupted, the key-value cache is changed, and it goes on.
 
-Not by transformers' own continuous batching: it has no models with an encoder, one set of
-weights for all requests (adapters are switched per call here), and on a CPU it was slower than
-one prompt after the other (figures in docs/performance.md).
+Not by transformers' own continuous batching: it has no models with an encoder, and on a CPU it
+took more time than one prompt after the other.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from multihop.lms.batching import Prepared
 from multihop.lms.digest import folder_digests
 from multihop.lms.stops import StopCutter
 from multihop.lms.thinking import OPEN, ThinkingSplitter
+from multihop.lms.transformers_rows import Rows
 from multihop.text import Json
 from multihop.trace import Tokens
 
@@ -44,10 +44,6 @@ before the first token that they decode."""
 
 _DECISIVE = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 """Files of a model's folder that decide what it writes: weights, configurations, tokenizer."""
-
-_SELECTABLE = ("DynamicLayer", "DynamicSlidingWindowLayer")
-"""Layers of a key-value cache whose rows can be chosen. Others (recurrent states, fixed sizes)
-cannot, or not all of their parts: rows that go on are then evaluated afresh."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +119,7 @@ class TransformersLM:
         self._dtype = dtype
         self._chat = chat
         self._model: Any = None
+        self._joinable: bool | None = None  # not known before the first call
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="multihop-transformers")
 
     @property
@@ -154,7 +151,8 @@ class TransformersLM:
             BadCompletion: The model's scores are not numbers.
         """
         prompt = await self.prepare(request)
-        async with aclosing(self.stream_batch([prompt], lambda _: True)) as pieces:
+        alone = self.stream_batch([prompt], lambda _: True, None)
+        async with aclosing(alone) as pieces:
             async for _, piece in pieces:
                 yield piece
 
@@ -198,9 +196,15 @@ class TransformersLM:
         )
 
     async def stream_batch(
-        self, batch: Sequence[_Prompt], listening: Callable[[int], bool]
+        self,
+        batch: Sequence[_Prompt],
+        listening: Callable[[int], bool],
+        join: Callable[[int, int], Sequence[_Prompt]] | None,
     ) -> AsyncGenerator[tuple[int, Piece], None]:
         """Generate for several requests of one kind; see `BatchingLM`.
+
+        Models with an encoder, and those whose cache does not keep every column (a sliding
+        window, recurrent states), take no more requests once a batch has begun.
 
         Prompts are padded to the longest. That and the other rows change the order in which
         numbers are added, so a near tie between two tokens can fall otherwise than alone; in
@@ -224,19 +228,15 @@ class TransformersLM:
         def work() -> None:
             try:
                 if any(heard(place) for place in range(len(batch))):
-                    self._generate(batch, give, heard)
+                    self._generate(batch, give, heard, join)
             finally:
                 give(None)
 
-        unsent = [p.text if p.text != p.request.prompt.text else "" for p in batch]
-        copies = [p.request.n if p.request.temperature == 0 else 1 for p in batch]
         future = loop.run_in_executor(self._thread, work)
         try:
             while (pieces := await queue.get()) is not None:
                 for place, piece in pieces:
-                    for copy in range(copies[place]):
-                        sent, unsent[place] = unsent[place], ""
-                        yield place, replace(piece, index=piece.index + copy, sent=sent)
+                    yield place, piece
             await future
         finally:
             closed.set()
@@ -290,6 +290,7 @@ class TransformersLM:
         batch: Sequence[_Prompt],
         give: Callable[[list[tuple[int, Piece]]], None],
         heard: Callable[[int], bool],
+        join: Callable[[int, int], Sequence[_Prompt]] | None,
     ) -> None:
         import torch  # noqa: PLC0415
 
@@ -297,36 +298,17 @@ class TransformersLM:
         own = model.generation_config
         ends = own.eos_token_id if own.eos_token_id is not None else self._tokenizer.eos_token_id
         ends = [ends] if isinstance(ends, int) else list(ends or ())
-        watcher = _Watcher(
-            name=self.name,
-            tokenizer=self._tokenizer,
-            rows=[
-                _Row(
-                    place,
-                    number,
-                    prompt.request.max_tokens,
-                    StopCutter(prompt.request.stop),
-                    self._splitter(prompt),
-                    prompt.request.logprobs,
-                    [] if self.seq2seq else prompt.ids[-_TAIL:],
-                )
-                for place, prompt in enumerate(batch)
-                for number in range(prompt.rows)
-            ],
-            ends=frozenset(ends),
-            prompts=[prompt.tokens for prompt in batch],
-            give=give,
-            heard=heard,
-        )
         padding = _first(self._tokenizer.pad_token_id, own.pad_token_id, *ends, 0)
         request = batch[0].request  # what decides how tokens are chosen is equal in all
+        config = self._config(request, ends, padding)
+        watcher = _Watcher(self.name, self._tokenizer, frozenset(ends), give, heard, join)
         try:
             with self._as_asked(model, request), torch.inference_mode():
-                self._write(model, watcher, batch, self._config(request, ends, padding))
+                self._write(model, watcher, batch, config)
         except torch.cuda.OutOfMemoryError as failure:
-            longest = max(prompt.tokens for prompt in batch)
+            longest = max((row.call.prompt for row in watcher.live), default=0)
             raise LMUnavailable(
-                f"{self.name}: {self._device} has no memory left for {len(watcher.rows)} "
+                f"{self.name}: {self._device} has no memory left for {len(watcher.live)} "
                 f"prompts of up to {longest} tokens. Shorten the prompts, make smaller batches, "
                 "or load the model with dtype=bfloat16."
             ) from failure
@@ -370,66 +352,79 @@ class TransformersLM:
         self, model: Any, watcher: "_Watcher", batch: Sequence[_Prompt], config: Any
     ) -> None:
         """Generate until every row is done or unheard."""
-        import torch  # noqa: PLC0415
-
-        longest = max(prompt.tokens for prompt in batch)
-        ids = torch.full((len(batch), longest), config.pad_token_id)
-        mask = torch.zeros((len(batch), longest), dtype=torch.long)
-        for place, prompt in enumerate(batch):
-            # Encoders count positions from the left; continuations begin at the right.
-            part = slice(prompt.tokens) if self.seq2seq else slice(longest - prompt.tokens, None)
-            ids[place, part] = torch.tensor(prompt.ids)
-            mask[place, part] = 1
-        ids, mask = ids.to(self._device), mask.to(self._device)
-        places = torch.tensor([row.place for row in watcher.rows], device=self._device)
-        encoded, written = None, ids[places]  # (rows, tokens)
-        if self.seq2seq:
-            encoded = model.get_encoder()(input_ids=ids, attention_mask=mask)[0][places]
-            written = None
-        cache: dict[str, Any] = {}
-        mask = mask[places]
-        while watcher.live:
-            config.max_new_tokens = max(row.room - len(row.ids) for row in watcher.live)
-            out = model.generate(
-                **self._inputs(encoded, written, mask),
-                **cache,
-                generation_config=config,
-                logits_processor=[watcher.see],
-                stopping_criteria=[watcher.step],
-            )
-            stay = torch.tensor(watcher.shrink(), dtype=torch.long, device=self._device)
-            if not len(stay):
-                return
-            name = "cache" if "cache" in out else "past_key_values"  # until transformers 5.23
-            kept = out.get(name)
-            kept = getattr(kept, "self_attention_cache", kept)
-            layers = getattr(kept, "layers", None)
-            watcher.whole = not layers or any(type(x).__name__ not in _SELECTABLE for x in layers)
-            cache = {} if watcher.whole else {name: out[name]}
-            for held in cache.values():
-                held.batch_select_indices(stay)
-            fresh = out.sequences.shape[1] - (0 if written is None else written.shape[1])
-            written, mask = out.sequences[stay], mask[stay]
-            if encoded is None:
-                mask = torch.cat([mask, mask.new_ones((len(stay), fresh))], dim=1)
+        rows = self._begin(model, watcher, batch, config)
+        while watcher.live or watcher.newcomers:
+            if came := watcher.take_newcomers():
+                before, watcher.live = watcher.live, []
+                others = self._begin(model, watcher, came, config)
+                if not before:
+                    rows = others
+                elif watcher.live:
+                    rows.join(others)
+                watcher.live = before + watcher.live
             else:
-                encoded = encoded[stay]
+                self._advance(model, watcher, rows, config)
 
-    def _inputs(self, encoded: Any, written: Any, mask: Any) -> dict[str, Any]:
-        if encoded is None:
-            return {"input_ids": written, "attention_mask": mask}
-        import torch  # noqa: PLC0415
-        from transformers.modeling_outputs import BaseModelOutput  # noqa: PLC0415
+    def _begin(
+        self, model: Any, watcher: "_Watcher", batch: Sequence[_Prompt], config: Any
+    ) -> Rows:
+        """Evaluate prompts and write the first token of each row, or more if none can join."""
+        watcher.live = [
+            row
+            for place, prompt in enumerate(batch, start=watcher.places)
+            for row in self._rows_of(place, prompt)
+        ]
+        places = [row.call.place - watcher.places for row in watcher.live]
+        watcher.places += len(batch)
+        rows = Rows.of([p.ids for p in batch], places, config.pad_token_id, model)
+        # After a token the cache tells whether it is of a kind that others can join.
+        alone = watcher.join is None or self.seq2seq or self._joinable is False
+        self._advance(model, watcher, rows, config, most=None if alone else 1)
+        return rows
 
-        inputs = {
-            "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
-            "attention_mask": mask,
-        }
-        if written is not None:
-            # By the mask's length generate sees that the cache holds all but the last token.
-            begun = torch.ones_like(written)
-            inputs |= {"decoder_input_ids": written, "decoder_attention_mask": begun}
-        return inputs
+    def _advance(
+        self,
+        model: Any,
+        watcher: "_Watcher",
+        rows: Rows,
+        config: Any,
+        most: int | None = None,
+    ) -> None:
+        """Write `most` tokens, or until a row is done or others want to come in."""
+        left = max(row.room - len(row.ids) for row in watcher.live)
+        config.max_new_tokens = most or left
+        watcher.joinable = rows.joinable and most is None
+        out = model.generate(
+            **rows.inputs(),
+            generation_config=config,
+            logits_processor=[watcher.see],
+            stopping_criteria=[watcher.step],
+        )
+        rows.take(out)
+        watcher.whole, self._joinable = not rows.cache, rows.joinable
+        rows.keep(watcher.shrink())
+
+    def _rows_of(self, place: int, prompt: _Prompt) -> "list[_Row]":
+        request = prompt.request
+        copies = request.n if request.temperature == 0 else 1
+        call = _Call(
+            place=place,
+            prompt=prompt.tokens,
+            copies=copies,
+            sent=prompt.text if prompt.text != request.prompt.text else "",
+        )
+        return [
+            _Row(
+                call,
+                number,
+                request.max_tokens,
+                StopCutter(request.stop),
+                self._splitter(prompt),
+                request.logprobs,
+                [] if self.seq2seq else prompt.ids[-_TAIL:],
+            )
+            for number in range(prompt.rows)
+        ]
 
     def _splitter(self, prompt: _Prompt) -> ThinkingSplitter | None:
         if not self._chat:
@@ -454,24 +449,42 @@ class TransformersLM:
 
 
 @dataclass
+class _Call:
+    """What the rows of one request share.
+
+    Attributes:
+        place: The request's in the batch.
+        prompt: Tokens of its prompt.
+        copies: How many samples a row is.
+        sent: What to tell with the first piece.
+        written: Tokens of all its rows.
+    """
+
+    place: int
+    prompt: int
+    copies: int
+    sent: str
+    written: int = 0
+
+
+@dataclass
 class _Row:
     """One sample while it is written.
 
     Attributes:
-        place: Its request's in the batch.
-        number: Its own among that request's samples.
+        number: Its own among the request's samples.
         room: Most tokens.
         tail: The prompt's last tokens; see `_TAIL`.
     """
 
-    place: int
+    call: _Call
     number: int
     room: int
     cutter: StopCutter
     splitter: ThinkingSplitter | None
     logprobs: bool
     tail: list[int]
-    base: int = 0
+    base: int | None = None
     ids: list[int] = field(default_factory=list)
     seen: str = ""
     finish: Finish | None = None
@@ -482,26 +495,24 @@ class _Watcher:
     """Asked after every token; gives what is new and says which rows are done.
 
     Attributes:
-        prompts: Tokens of each request's prompt.
         live: The rows that the engine has in hand, in its order.
+        places: Requests taken so far.
         whole: Rows cannot leave one by one, so the engine goes on until all are done.
+        joinable: Other requests may come in.
     """
 
     name: str
     tokenizer: Any
-    rows: list[_Row]
     ends: frozenset[int]
-    prompts: list[int]
     give: Callable[[list[tuple[int, Piece]]], None]
     heard: Callable[[int], bool]
+    join: Callable[[int, int], Sequence[_Prompt]] | None
     live: list[_Row] = field(default_factory=list)
+    places: int = 0
     whole: bool = False
+    joinable: bool = False
+    newcomers: Sequence[_Prompt] = ()
     logits: Any = None
-
-    def __post_init__(self) -> None:
-        self.live = list(self.rows)
-        for row in self.rows:
-            row.base = len(self._decode(row.tail))
 
     def see(self, _ids: Any, logits: Any) -> Any:
         """Keep the logits that the next token is chosen by, before temperature and top_p."""
@@ -523,17 +534,22 @@ class _Watcher:
         if self.logits is not None:
             told = torch.log_softmax(self.logits.float(), dim=-1)
             values, self.logits = told.gather(1, newest[:, None])[:, 0].tolist(), None
-        self.give(
-            [
-                (row.place, self._take(row, token, (value,) if row.logprobs else ()))
-                for row, token, value in zip(self.live, newest.tolist(), values, strict=True)
-                if row.finish is None
-            ]
-        )
+        pieces: list[tuple[int, Piece]] = []
+        for row, token, value in zip(self.live, newest.tolist(), values, strict=True):
+            if row.finish is None:
+                pieces += self._take(row, token, (value,) if row.logprobs else ())
+        self.give(pieces)
         done = [self._is_done(row) for row in self.live]
-        if any(done) and not self.whole:
-            done = [True] * len(done)  # an interruption, for those that are done to leave
+        if self.join and self.joinable and not all(done) and not self.newcomers:
+            self.newcomers = self.join(done.count(False), ids.shape[1])
+        if self.newcomers or (any(done) and not self.whole):
+            done = [True] * len(done)  # an interruption, for some to leave and others to come
         return torch.tensor(done, device=ids.device)
+
+    def take_newcomers(self) -> Sequence[_Prompt]:
+        """Who has come since."""
+        came, self.newcomers = self.newcomers, ()
+        return came
 
     def shrink(self) -> list[int]:
         """Drop the rows that are done; the numbers of those that stay."""
@@ -542,10 +558,14 @@ class _Watcher:
         return stay
 
     def _is_done(self, row: _Row) -> bool:
-        return row.finish is not None or not self.heard(row.place)
+        return row.finish is not None or not self.heard(row.call.place)
 
-    def _take(self, row: _Row, token: int, logprobs: tuple[float, ...]) -> Piece:
+    def _take(
+        self, row: _Row, token: int, logprobs: tuple[float, ...]
+    ) -> Iterator[tuple[int, Piece]]:
         row.ids.append(token)
+        call = row.call
+        call.written += 1
         if token in self.ends:
             row.finish = "stop"
         elif len(row.ids) == row.room:
@@ -561,12 +581,16 @@ class _Watcher:
             row.finish = "stop"
         elif row.finish:
             text += row.cutter.finish()
-        written = sum(len(one.ids) for one in self.rows if one.place == row.place)
-        counts = Tokens(self.prompts[row.place], 0, written)
-        return Piece(text, row.number, row.finish, logprobs, counts, thinking)
+        counts = Tokens(call.prompt, 0, call.written)
+        for copy in range(call.copies):
+            number, sent, call.sent = row.number + copy, call.sent, ""
+            piece = Piece(text, number, row.finish, logprobs, counts, thinking, sent)
+            yield call.place, piece
 
     def _new(self, row: _Row) -> str:
         """The text that the newest token added."""
+        if row.base is None:
+            row.base = len(self._decode(row.tail))
         text = self._decode(row.tail + row.ids)[row.base :]
         if text.endswith("\ufffd"):  # bytes of a character that is not complete
             text = text.rstrip("\ufffd") if row.finish else row.seen

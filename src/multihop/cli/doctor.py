@@ -22,6 +22,7 @@ from multihop.lms.gguf import DEFAULT, find_model
 from multihop.text import Query
 
 BROUGHT = {
+    "openai": "models behind an OpenAI-compatible server",
     "local": "GGUF models in this process, the default model's engine",
     "documents": "indexing .md, .html, .pdf and .docx files",
     "official": "the released code's sentence splitter (preset official)",

@@ -21,6 +21,7 @@ from multihop.cli import budgets, parts, report
 from multihop.cli.render import terminal, visible
 from multihop.datasets import QuestionFile
 from multihop.lms.cache import CachedLM
+from multihop.lms.pacing import at_work
 from multihop.text import Question
 
 EVERY = 10.0
@@ -41,10 +42,9 @@ EVERY = 10.0
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
-    default=4,
-    show_default=True,
     metavar="N",
-    help="Questions at work at once.",
+    help="Questions at work at once. By default a quarter more than --calls, so that the model "
+    "is busy while others search.",
 )
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier sitting.")
 @click.option(
@@ -62,7 +62,7 @@ def evaluate(
     questions: Path,
     into: Path | None,
     limit: int | None,
-    concurrency: int,
+    concurrency: int | None,
     retry_failed: bool,
     give_up_after: int,
     form: report.Form,
@@ -90,7 +90,7 @@ def evaluate(
                     asked,
                     named,
                     folder,
-                    concurrency=concurrency,
+                    concurrency=concurrency or at_work(chosen_parts.calls),
                     record=opened.record,
                     retry_failed=retry_failed,
                     give_up_after=give_up_after,

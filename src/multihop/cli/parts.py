@@ -255,7 +255,7 @@ _OPTIONS = [
     click.option(
         "--calls",
         type=click.IntRange(1),
-        default=64,
+        default=4,
         show_default=True,
         metavar="N",
         help="Most LM calls in flight; fewer while the server refuses or slows down.",

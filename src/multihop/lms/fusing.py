@@ -154,7 +154,7 @@ class FusingLM(LMWrapper):
                         break
                     served += piece.text
                     counts = _less(piece.tokens, told)
-                    yield replace(piece, fused=True, tokens=counts, sent="", warnings=())
+                    yield replace(piece, fused=True, tokens=counts, sent="", retries=0, warnings=())
             if past.finish == "stop":
                 return
         except LMError:  # the old stream is gone; a new call may come through

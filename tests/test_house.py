@@ -40,7 +40,7 @@ PROTOCOLS = ("multihop.lms.base", "multihop.lms.stops", "multihop.retrievers.bas
 """What the rooms of floor 1 may know of each other: the protocols, and how a stop string cuts."""
 
 HEAVY = (
-    *("tantivy", "openai", "xllamacpp", "spacy", "torch", "transformers", "scipy", "numpy"),
+    *("tantivy", "aiohttp", "xllamacpp", "spacy", "torch", "transformers", "scipy", "numpy"),
     *("ftfy", "rapidfuzz", "regex", "sentencex", "snowballstemmer", "rich", "click", "httpx"),
     *("pypdf", "docx", "bs4", "fastapi"),
 )

@@ -875,6 +875,7 @@ def test_a_folder_is_known_by_its_decisive_files(tmp_path):
 
 
 def openai(model="m", url="http://localhost:1/v1", **options):
+    pytest.importorskip("aiohttp")
     from multihop.lms.openai import OpenAILM
 
     return OpenAILM(model, url, **options)

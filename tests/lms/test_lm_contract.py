@@ -39,6 +39,7 @@ def paced():
 
 
 def openai():
+    pytest.importorskip("aiohttp")
     from multihop.lms.openai import OpenAILM
 
     server = FakeServer()

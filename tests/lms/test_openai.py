@@ -23,6 +23,8 @@ from multihop.lms.base import Prompt, Request, Turn, complete
 from multihop.lms.openai import OpenAILM
 from multihop.trace import Tokens
 
+pytest.importorskip("aiohttp")
+
 CHAIN = Prompt(
     "Q: Where was Lost Gravity made?\nA: Lost Gravity was built by Mack Rides.",
     (

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from typing import Self
 
-import httpx
 import pytest
 
-from multihop.lms.openai_wire import Connections, Refused, _events
+from multihop.lms.openai_wire import Connections, Lost, Refused, _events
+
+pytest.importorskip("aiohttp")
 
 EVENTS = (
     b": a comment\r\n"
@@ -19,12 +19,18 @@ EVENTS = (
 )
 
 
-async def taken_apart(*parts: bytes) -> list[object]:
-    async def stream() -> AsyncGenerator[bytes, None]:
-        for part in parts:
-            yield part
+class Parts:
+    """A reply's content as it arrives."""
 
-    return [event async for event in _events(httpx.Response(200, content=stream()), 5)]
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = list(parts)
+
+    async def readany(self) -> bytes:
+        return self.parts.pop(0) if self.parts else b""
+
+
+async def taken_apart(*parts: bytes) -> list[object]:
+    return [event async for event in _events(Parts(*parts), 5)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 30, 1000])
@@ -51,8 +57,9 @@ async def test_an_error_inside_a_stream_is_raised():
 class Server:
     """Counts its connections; answers each request with the same bytes."""
 
-    def __init__(self, *parts: bytes) -> None:
+    def __init__(self, *parts: bytes, between: float = 0.0) -> None:
         self.parts = parts
+        self.between = between
         self.connections = 0
         self.heads: list[bytes] = []
         self.bodies: list[object] = []
@@ -80,7 +87,8 @@ class Server:
                 for part in (*self.parts, b""):
                     writer.write(b"%x\r\n%s\r\n" % (len(part), part))
                     await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+                    await asyncio.sleep(self.between)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -96,15 +104,18 @@ async def test_a_stream_read_to_its_end_leaves_its_connection_to_the_next():
         await connections.aclose()
 
 
-async def test_a_stream_closed_early_ends_its_connection_and_another_serves_the_next():
-    async with Server(b'data: {"n": 1}\n\n', b'data: {"n": 2}\n\n', b"data: [DONE]\n\n") as server:
-        connections = Connections(server.url, "key", {}, 5)
+@pytest.mark.parametrize(("between", "connections"), [(0.05, 2), (0.0, 1)])
+async def test_a_stream_closed_early_ends_its_connection_unless_all_had_come(between, connections):
+    parts = (b'data: {"n": 1}\n\n', b'data: {"n": 2}\n\n', b"data: [DONE]\n\n")
+    async with Server(*parts, between=between) as server:
+        client = Connections(server.url, "key", {}, 5)
         for _ in range(2):
-            asked = connections.ask("/completions", {"stream": True}, 5)
+            asked = client.ask("/completions", {"stream": True}, 5)
             assert await anext(asked) == {"n": 1}
+            await asyncio.sleep(0.01)
             await asked.aclose()
-        assert server.connections == 2
-        await connections.aclose()
+        assert server.connections == connections
+        await client.aclose()
 
 
 async def test_calls_at_the_same_time_have_connections_of_their_own():
@@ -133,3 +144,19 @@ async def test_key_headers_query_and_any_text_are_sent(monkeypatch):
     for line in (b"authorization: bearer sk-1", b"x-team: hops", b"openai-organization: org-7"):
         assert line in head.lower()
     assert server.bodies == [body]
+
+
+async def test_a_name_and_password_in_the_address_take_the_keys_place():
+    async with Server(b"data: [DONE]\n\n") as server:
+        connections = Connections(server.url.replace("//", "//ann:secret@"), "none", {}, 5)
+        assert [event async for event in connections.ask("/x", {"stream": True}, 5)] == []
+        await connections.aclose()
+    assert b"authorization: basic yw5uonnly3jlda==" in server.heads[0].lower()
+
+
+async def test_a_server_that_is_not_there_was_not_reached():
+    connections = Connections("http://127.0.0.1:9", "key", {}, 5)
+    with pytest.raises(Lost) as caught:
+        await anext(connections.ask("/x", {}, 5))
+    assert caught.value.unreached
+    await connections.aclose()

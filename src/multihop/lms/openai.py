@@ -1,6 +1,7 @@
 """Any server that speaks OpenAI's API."""
 
 import asyncio
+import importlib.util
 import logging
 import os
 import time
@@ -11,9 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-import httpx
-
-from multihop.errors import BadInput, LMRefused
+from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms import openai_wire
 from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.openai_failures import Failures, is_too_long, said, shown, status
@@ -114,6 +113,7 @@ class OpenAILM:
     Raises:
         BadInput: The address or a number is not usable.
         LMRefused: OpenAI itself is asked without a key.
+        MissingExtra: The `aiohttp` package is not installed.
     """
 
     def __init__(
@@ -133,6 +133,8 @@ class OpenAILM:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
+        if importlib.util.find_spec("aiohttp") is None:
+            raise MissingExtra("aiohttp", "openai")
         if url is None and "@http" in model:
             model, _, url = model.partition("@")
         url = url or os.environ.get("OPENAI_BASE_URL") or None
@@ -236,7 +238,7 @@ class OpenAILM:
                         yield piece
             except _AskAgain as again:
                 plan, spent = again.plan, spent + again.spent
-            except (openai_wire.Refused, httpx.HTTPError, TimeoutError) as caught:
+            except (openai_wire.Refused, openai_wire.Lost, TimeoutError) as caught:
                 if begun:
                     raise self._failures.broken(caught) from caught
                 failure: Exception = caught

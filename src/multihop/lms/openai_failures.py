@@ -111,7 +111,7 @@ class Failures:
         words = self._clean(said(failure))
         if isinstance(failure, TimeoutError) or "Timeout" in type(failure).__name__:
             words = f"no answer within {self.timeout:g} s"
-        if type(failure).__name__ == "ConnectError" and not known:
+        if getattr(failure, "unreached", False) and not known:
             raise LMUnavailable(
                 f"{self._server} cannot be reached: {words}. "
                 "Check the address, and that the server runs."

@@ -518,8 +518,8 @@ class _Watcher:
         """Keep the logits that the next token is chosen by, before temperature and top_p."""
         if logits.isnan().any():
             raise BadCompletion(
-                f"{self.name}: the model's scores are not numbers. Load it with dtype=float32 "
-                "or bfloat16; if it then still happens to batches only, it cannot be padded."
+                f"{self.name}: the model's scores are not numbers. "
+                "Load it with dtype=float32 or bfloat16."
             )
         if any(row.logprobs for row in self.live):
             self.logits = logits

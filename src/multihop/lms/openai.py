@@ -218,7 +218,8 @@ class OpenAILM:
             ContextTooLong: The server says that the prompt does not fit.
             BadCompletion: Garbage, or a stream that ends before its finish reason.
         """
-        plan, spent = self._plan, Tokens()
+        plan, nothing = self._plan, Tokens()
+        spent = nothing
         began, attempts, failed = time.perf_counter(), 0, 0
         without_chat: Exception | None = None
         while True:
@@ -232,7 +233,7 @@ class OpenAILM:
                             piece = replace(  # noqa: PLW2901
                                 piece, retries=attempts, warnings=plan.warnings(request)
                             )
-                        if piece.tokens or spent != Tokens():
+                        if spent is not nothing:
                             counts = spent + (piece.tokens or Tokens())
                             piece = replace(piece, tokens=counts)  # noqa: PLW2901
                         yield piece
@@ -308,7 +309,10 @@ class OpenAILM:
                     for choice in self._choices(event, plan):
                         piece = self._take(samples, choice, request, plan)
                         if piece:
-                            yield replace(piece, tokens=usage.counts if usage else None, sent=sent)
+                            if usage or sent:
+                                counts = usage.counts if usage else None
+                                piece = replace(piece, tokens=counts, sent=sent)
+                            yield piece
                             sent = ""
                     if all(sample.cutter.hit for sample in samples):
                         break  # nothing to come is wanted

@@ -67,7 +67,7 @@ class Connections:
             are sent along.
         key: Sent as the bearer's.
         headers: Sent with every request.
-        timeout: Seconds to wait for any one read; for a connection at most 10.
+        timeout: Seconds to wait for a connection, at most 10; `ask` has its own.
     """
 
     def __init__(self, url: str, key: str, headers: Mapping[str, str], timeout: float) -> None:
@@ -81,9 +81,7 @@ class Connections:
             # The caller bounds the calls. Servers close idle connections after 5 s.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
             headers={**bearer, **named, "content-type": "application/json", **headers},
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=min(timeout, 10), sock_read=timeout
-            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(timeout, 10)),
             trust_env=True,  # proxies
         )
 

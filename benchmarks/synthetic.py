@@ -71,42 +71,43 @@ class Corpus:
             topics = _popular(rng, CHUNK)
             lengths = rng.integers(SHORTEST, LONGEST + 1, size=CHUNK)
             titles = rng.integers(1, 4, size=CHUNK)
-            drawn = self._drawn(rng, np.repeat(topics, lengths + titles), 0.08)
+            heads = self._drawn(rng, np.repeat(topics, titles), 0.6, 0.4).tolist()
+            drawn = self._drawn(rng, np.repeat(topics, lengths), 0.08, 0.25)
             marks = rng.random(len(drawn))
             for mark, low, high in ((",", 0.0, 0.06), (".", 0.06, 0.12)):
                 drawn[(marks >= low) & (marks < high)] += mark
             words = drawn.tolist()
-            at = 0
+            title_ends, text_ends = np.cumsum(titles).tolist(), np.cumsum(lengths).tolist()
             for row in range(min(CHUNK, count - start)):
-                middle = at + int(titles[row])
-                end = middle + int(lengths[row])
-                title = " ".join(words[at:middle]).strip(",.").title()
-                yield f"p{start + row}", title, " ".join(words[middle:end]).strip(",.") + "."
-                at = end
+                title = " ".join(heads[title_ends[row] - titles[row] : title_ends[row]]).title()
+                text = " ".join(words[text_ends[row] - lengths[row] : text_ends[row]])
+                yield f"p{start + row}", title, text.strip(",.") + "."
 
     def queries(self, count: int, length: int = 25) -> list[str]:
         """Queries about topics that paragraphs have too."""
         rng = np.random.Generator(np.random.PCG64([SEED, 2]))
         topics = _popular(rng, count)
-        words = self._drawn(rng, np.repeat(topics, length), 0.12).reshape(count, length)
+        words = self._drawn(rng, np.repeat(topics, length), 0.12, 0.25).reshape(count, length)
         return [" ".join(row) + "?" for row in words]
 
-    def _drawn(self, rng: np.random.Generator, topics: np.ndarray, names: float) -> np.ndarray:
+    def _drawn(
+        self, rng: np.random.Generator, topics: np.ndarray, names: float, own_words: float
+    ) -> np.ndarray:
         """One word a topic: a name or a word of its own, a number, or any word."""
         words = self._words[np.searchsorted(self._cumulated, rng.random(len(topics)))]
         kind = rng.random(len(topics))
         for low, high, of, own in (
             (0, names, self._names, self._topic_names),
-            (names, names + 0.25, self._words, self._topic_words),
+            (names, names + own_words, self._words, self._topic_words),
         ):
             here = (kind >= low) & (kind < high)
             # Some words of a topic are used more often than others.
             at = (rng.random(int(here.sum())) ** 2 * own.shape[1]).astype(int)
             words[here] = of[own[topics[here], at]]
-        numbers = kind > 0.985
+        numbers = kind > max(0.985, names + own_words)
         sizes = 10 ** (7 * rng.random(int(numbers.sum())) ** 3)
         words[numbers] = [f"{int(size):,}" for size in sizes]
-        years = kind > 0.99
+        years = kind > max(0.99, names + own_words)
         words[years] = rng.integers(1850, 2023, size=int(years.sum())).astype(str)
         return words
 

@@ -1,9 +1,11 @@
 """BM25: Elasticsearch's rankings, its own promises, and indexes that survive accidents."""
 
+import asyncio
 import json
 import math
 import random
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from conftest import rows, shared
 from multihop.errors import BadInput, CorpusError, IndexMismatch, RetrieverError
-from multihop.retrievers.bm25 import BM25
+from multihop.retrievers.bm25 import BM25, _threads
 from multihop.retrievers.bm25_index import build_index, change_index, read_manifest
 from multihop.retrievers.english import analyze
 from multihop.text import Hit, Passage, Query
@@ -185,6 +187,109 @@ def test_a_title_search_passes_over_what_is_no_abstract(folder):
     )
     for form in ("paper", "official"):
         assert ids(found(folder, "mack rides", form=form, by_title=True)) == ["head", "plain"]
+
+
+# --- The engine's shortcuts ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["paper", "official", "text"])
+def test_what_the_engine_skips_is_not_among_the_best(folder, form):
+    """The k best by the formula, from a corpus of many posting blocks and from two segments."""
+    rng = random.Random(2)
+    weights = [1 / (n + 1) for n in range(60)]
+    words = [f"word{n}" for n in range(60)]
+    corpus = [
+        Passage(
+            str(n),
+            " ".join(rng.choices(words, weights, k=2)),
+            f"only{n} " + " ".join(rng.choices(words, weights, k=rng.randint(4, 30))),
+        )
+        for n in range(3000)
+    ]
+    build_index(corpus[:2000], folder)
+    change_index(folder, corpus[2000:])
+    place = {passage.id: n for n, passage in enumerate(corpus)}
+    for _ in range(12):
+        query = " ".join(rng.choices(words, k=12))
+        scores = Counter(lucene(corpus, query, "text"))
+        if form != "text":
+            scores.update(lucene(corpus, query, "title"))
+        best = sorted(scores, key=lambda i: (-round(scores[i], 5), place[i]))[:6]
+        hits = found(folder, query, 6, form)
+        assert ids(hits) == best
+        assert [hit.score for hit in hits] == pytest.approx([scores[i] for i in best], rel=1e-5)
+        assert [hit.score for hit in hits] == sorted((h.score for h in hits), reverse=True)
+
+
+def test_same_words_stand_in_document_order_however_their_scores_were_added_up(folder):
+    rng = random.Random(3)
+    words = [f"word{n}" for n in range(25)]
+    others = [" ".join(rng.choices(words, k=rng.randint(5, 20))) for _ in range(1500)]
+    texts = [" ".join([*words, f"own{n}"]) for n in range(40)]
+    mixed = [text for n in range(40) for text in (texts[n], *others[30 * n : 30 * n + 30])]
+    build_index(passages(*mixed), folder)
+    expected = [f"p{31 * n}" for n in range(40)]
+    for k in (1, 6, 15, 40):
+        assert ids(found(folder, " ".join(words), k, "text")) == expected[:k]
+
+
+# --- Many queries ----------------------------------------------------------------------------
+
+
+async def test_many_queries_are_answered_in_their_order(folder):
+    build_index(passages(*(f"coaster number{n}" for n in range(50))), folder)
+    retriever = BM25(folder)
+    rankings = await retriever.search([Query(f"number{n % 50}") for n in range(500)], 3)
+    assert [ids(hits) for hits in rankings] == [[f"p{n % 50}"] for n in range(500)]
+    assert await retriever.search([], 3) == []
+
+
+async def test_searches_at_once_never_use_more_threads_than_cores(folder, monkeypatch):
+    build_index(passages("coaster"), folder)
+    monkeypatch.setattr("multihop.retrievers.bm25.cores", lambda: 3)
+    _threads.cache_clear()
+    retriever, together, running = BM25(folder), [], set()
+    answer = retriever._search
+
+    def watched(query, k):
+        running.add(threading.get_ident())
+        together.append(len(running))
+        time.sleep(0.001)
+        running.discard(threading.get_ident())
+        return answer(query, k)
+
+    monkeypatch.setattr(retriever, "_search", watched)
+    try:
+        await asyncio.gather(*(retriever.search([Query("coaster")] * 9, 1) for _ in range(9)))
+    finally:
+        _threads().shutdown()
+        _threads.cache_clear()
+    assert len(together) == 81
+    assert 2 <= max(together) <= 3
+
+
+async def test_a_search_that_fails_or_is_given_up_leaves_the_rest_unsearched(folder, monkeypatch):
+    build_index(passages("coaster"), folder)
+    retriever, seen = BM25(folder), []
+
+    def slow(query, k):
+        seen.append(query.text)
+        time.sleep(0.002)
+        if query.text == "5":
+            raise RetrieverError("broken")
+        return []
+
+    monkeypatch.setattr(retriever, "_search", slow)
+    queries = [Query(str(n)) for n in range(1000)]
+    with pytest.raises(RetrieverError, match="broken"):
+        await retriever.search(queries, 1)
+    task = asyncio.create_task(retriever.search(queries[6:], 1))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.02)
+    assert len(seen) < 500
 
 
 # --- Reading ---------------------------------------------------------------------------------

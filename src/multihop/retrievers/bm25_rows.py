@@ -23,7 +23,7 @@ from typing import IO, NamedTuple
 
 from multihop.errors import CorpusError
 from multihop.retrievers.elastic_form import folded
-from multihop.retrievers.english import analyze
+from multihop.retrievers.english import term_line
 from multihop.text import Passage
 
 ALONE = 5_000
@@ -61,8 +61,8 @@ def row(passage: Passage) -> Row:
     """Work out what the index keeps of a passage."""
     stored = encoded(passage)
     return Row(
-        " ".join(analyze(passage.title)),
-        " ".join(analyze(passage.text)),
+        term_line(passage.title),
+        term_line(passage.text),
         id_key(passage.id),
         folded_key(passage.text),
         folded_key(passage.title),

@@ -4,8 +4,10 @@ The chain is Lucene's: words, possessive 's off, lower case, 33 stop words off, 
 stemmer. Positions are not kept; BM25 needs none.
 """
 
+from functools import lru_cache
+
 from multihop.retrievers.porter import stem
-from multihop.retrievers.words import words
+from multihop.retrievers.words import plain, words
 
 STOP_WORDS = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is",
@@ -24,22 +26,31 @@ def analyze(text: str) -> list[str]:
     Returns:
         The terms in order, repeats included; none is empty or holds white space.
     """
-    return list(filter(None, map(_TERMS.__getitem__, words(text))))
+    line = term_line(text)
+    return line.split(" ") if line else []
 
 
-class _Terms(dict[str, str]):
-    """Index terms of words met before; forgets all when it has grown large."""
+def term_line(text: str) -> str:
+    """The index terms of a text, with one blank between two."""
+    if plain(text):  # then no word reaches over white space
+        return " ".join(filter(None, map(_LINES.__getitem__, text.split())))
+    return " ".join(filter(None, map(_term, words(text))))
 
-    def __missing__(self, word: str) -> str:
-        if len(self) >= 1 << 18:  # about 40 MB
+
+class _Lines(dict[str, str]):
+    """The index terms of what stood between white space; forgets all when it has grown large."""
+
+    def __missing__(self, piece: str) -> str:
+        if len(self) >= 1 << 19:  # about 80 MB
             self.clear()
-        self[word] = term = _term(word)
-        return term
+        self[piece] = line = " ".join(filter(None, map(_term, words(piece))))
+        return line
 
 
-_TERMS = _Terms()
+_LINES = _Lines()
 
 
+@lru_cache(1 << 17)
 def _term(word: str) -> str:
     """The index term of a word; empty for a stop word and for underscores alone."""
     if word[-2:-1] in ("'", "\u2019", "\uff07") and word[-1] in "sS":

@@ -19,13 +19,18 @@ def words(text: str) -> list[str]:
 
     A run of underscores alone may be among them.
     """
-    if text.isascii() or _EUROPEAN.fullmatch(text):
+    if plain(text):
         found: list[str] = _EUROPEAN_WORD.findall(text)
     else:
         found = _short_words(text)
     if found and max(map(len, found)) > LONGEST // 2:
         return _any_words(text)
     return found
+
+
+def plain(text: str) -> bool:
+    """Whether a text has no characters but those of most English text."""
+    return text.isascii() or _EUROPEAN.fullmatch(text) is not None
 
 
 # Most English text has no other characters than these, and then this says it all.

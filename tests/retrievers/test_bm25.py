@@ -221,7 +221,7 @@ def test_what_the_engine_skips_is_not_among_the_best(folder, form):
         assert [hit.score for hit in hits] == sorted((h.score for h in hits), reverse=True)
 
 
-def test_same_words_stand_in_document_order_however_their_scores_were_added_up(folder):
+def test_passages_with_the_same_words_stand_in_document_order(folder):
     rng = random.Random(3)
     words = [f"word{n}" for n in range(25)]
     others = [" ".join(rng.choices(words, k=rng.randint(5, 20))) for _ in range(1500)]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import rows
+from multihop.retrievers import english
 from multihop.retrievers import words as words_module
 from multihop.retrievers.english import STOP_WORDS, analyze
 from multihop.retrievers.porter import stem
@@ -74,7 +75,28 @@ def test_any_text_gives_terms_without_blanks(text):
     for term in analyze(text):
         assert term
         assert not any(char.isspace() for char in term)
-        assert term not in STOP_WORDS
+
+
+@pytest.mark.parametrize("word", sorted(STOP_WORDS))
+def test_stop_words_go_before_stemming_and_not_after(word):
+    assert analyze(f"{word} {word.upper()} {word}'s") == []
+
+
+def test_a_stem_may_look_like_a_stop_word():
+    assert analyze("ase") == ["as"]
+
+
+CLASSES = " ab'._é\t\xa0\u0301中カ👍\u200d\u3000İ\x85"
+
+
+@given(st.lists(st.sampled_from(["mack", "Mack's", "x" * 130, "_" * 200, "1,000.5", "U.S."])))
+def test_what_stands_between_blanks_is_cut_alone(pieces):
+    assert analyze(" ".join(pieces)) == [term for piece in pieces for term in analyze(piece)]
+
+
+@given(st.text(alphabet=st.one_of(st.sampled_from(CLASSES), st.characters(codec=None))))
+def test_the_way_by_white_space_agrees_with_the_words_of_the_whole_text(text):
+    assert analyze(text) == [term for term in map(english._term, words_module.words(text)) if term]
 
 
 EUROPEAN = "".join(

@@ -215,34 +215,18 @@ class BM25:
         while True:
             hits = searcher.search(query, asked, count=False).hits
             # Hits that tie with the last one wanted must all be there to be put in order.
-            if len(hits) < asked or not _tie(hits[-1][0], hits[limit - 1][0]):
+            if len(hits) < asked or hits[-1][0] < hits[limit - 1][0]:
                 break
             asked *= 4
         addresses = [address for _, address in hits]
-        numbers, texts, titles = (
+        columns = [
             searcher.fast_field_values(name, addresses)
             for name in ("number", "text_key", "title_key")
-        )
-        found = []
-        start = 0
-        for end in range(1, len(hits) + 1):
-            if end == len(hits) or not _tie(hits[end][0], hits[end - 1][0]):
-                score = hits[start][0]
-                found += [
-                    Found(addresses[at], score, texts[at], titles[at])
-                    for at in sorted(range(start, end), key=numbers.__getitem__)
-                ]
-                start = end
-        return found[:limit]
-
-
-def _tie(lower: float, higher: float) -> bool:
-    """Whether scores are equal but for the order in which the engine added them up.
-
-    It adds 32-bit floats in an order of its own for every passage, so that two passages with
-    the same words may differ in the last bits.
-    """
-    return lower >= higher * (1 - 1e-6)
+        ]
+        rows = sorted(zip(hits, *columns, strict=True), key=lambda row: (-row[0][0], row[1]))
+        return [
+            Found(address, score, text, title) for (score, address), _, text, title in rows[:limit]
+        ]
 
 
 @cache

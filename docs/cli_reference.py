@@ -15,13 +15,14 @@ HEAD = """\
 <!-- Written by `make docs` from the commands; a test fails when it is out of date. -->
 
 Results go to stdout, all else to stderr. Exit codes: 0 done; 1 some questions failed, have no
-answer, or were left because a budget was used up; 2 bad input, or a part that cannot be used; 130
-interrupted.
+answer, or were left because a budget was used up; 2 bad input, a part that cannot be used, or a
+full disk; 130 interrupted; 141 nobody reads the output any more.
 
-Environment: `MULTIHOP_INDEX`, `MULTIHOP_MODEL` and `MULTIHOP_PRICES` stand for `--index`, `--model`
-and `--prices`; `MULTIHOP_RUNS` is the folder that runs and traces are kept in (default:
-`multihop/runs` in the user's data folder, `~/.local/share`);
-`MULTIHOP_CACHE_DIR` is the folder of the reply cache (default: `multihop` in the user's cache
+Environment: `MULTIHOP_INDEX`, `MULTIHOP_MODEL`, `MULTIHOP_PRICES` and `MULTIHOP_CACHE` (1 or 0)
+stand for `--index`, `--model`, `--prices` and `--cache`; `MULTIHOP_RUNS` is the folder that runs
+and traces are kept in (default: `multihop/runs` in the user's data folder, `~/.local/share`);
+`MULTIHOP_CACHE_DIR` is the folder of all that can be made again: the reply cache, evaluated
+demonstrations, digests of model files, the demo's index (default: `multihop` in the user's cache
 folder, `~/.cache`).
 """
 

@@ -47,6 +47,10 @@ def append(path: Path, *traces: Trace) -> int:
 
     Returns:
         The byte at which the first new line begins.
+
+    Raises:
+        OSError: They could not be written, as on a full disk; it names the file. Readers pass
+            over what was, and the next writer cuts it off.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = b"".join(trace.to_json().encode() + b"\n" for trace in traces)
@@ -58,6 +62,8 @@ def append(path: Path, *traces: Trace) -> int:
         while written < len(lines):  # a full disk, or a signal, may split the write
             written += os.write(file, lines[written:])
         os.fsync(file)
+    except OSError as failure:  # those of an open file do not name it
+        raise OSError(failure.errno, failure.strerror, str(path)) from None
     finally:
         os.close(file)
     return end
@@ -86,7 +92,7 @@ def _repair(file: int) -> int:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

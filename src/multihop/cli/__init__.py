@@ -3,15 +3,17 @@
 `multihop QUESTION --index DIR` asks; the other verbs are listed by `multihop --help`. Each
 command is a module of its own, imported when it is called. Results go to stdout, all else to
 stderr. Exit codes: 0 done; 1 some questions failed; 2 bad input, or a part that cannot be used;
-130 interrupted.
+130 interrupted; 141 nobody reads the output any more.
 """
 
 import difflib
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -30,6 +32,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("multihop.cli.demo:demo", "Ask the shipped corpus a two-hop question."),
 }
 """Each verb's home and one-line help; the help stands here so that listing imports nothing."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+"""Errors of writing; those of an open file name none."""
+
+
+class _NobodyReads(Exception):
+    """The other end of a pipe was closed; click would take it for a failure."""
 
 
 class Verbs(click.Group):
@@ -71,6 +80,20 @@ class Verbs(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line; help is printed here."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            raise _NobodyReads from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _NobodyReads from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
         with formatter.section("Commands"):
@@ -88,6 +111,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with its exit code."""
+    _open_standard_files()
     try:
         code = cli.main(args, prog_name="multihop", standalone_mode=False)
         sys.stdout.flush()
@@ -100,18 +124,46 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         _say("Interrupted.")
         sys.exit(130)
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (_NobodyReads, BrokenPipeError):  # the reader has seen enough
+        _drop_output()
         sys.exit(141)
     except OSError as failure:
-        if failure.filename is None:
+        if failure.filename is None and failure.errno not in _FULL:
             raise
-        _say(f"{failure.filename}: {failure.strerror}.")
+        where = "" if failure.filename is None else f"{failure.filename}: "
+        _say(f"{where}{failure.strerror}.")
+        _drop_output()
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(message: str) -> None:
-    from multihop.cli.render import visible  # noqa: PLC0415 - its console takes time to import
+def _open_standard_files() -> None:
+    """Let what was closed before the start lead to the null device.
 
-    click.echo(f"multihop: {visible(message)}", err=True)
+    Else the next file that is opened gets its number, and what is printed goes into that file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def _drop_output() -> None:
+    """Lose what is still to be printed: Python would try again at its end, and fail again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _say(message: str) -> None:
+    from multihop.cli.render import visible  # noqa: PLC0415 - not needed where all goes well
+
+    with suppress(OSError):  # stderr may be what cannot be written
+        click.echo(f"multihop: {visible(message)}", err=True)

@@ -240,6 +240,13 @@ def test_doctor_names_the_command_that_mends_a_missing_package(multihop, monkeyp
     assert "pip install 'multihop[openai]'" in lines
 
 
+def test_the_demo_s_index_is_kept_where_caches_are(monkeypatch, tmp_path) -> None:
+    from multihop.cli.demo import shipped_index
+
+    monkeypatch.setenv("MULTIHOP_CACHE_DIR", str(tmp_path / "caches"))
+    assert shipped_index().parent == tmp_path / "caches"
+
+
 def test_demo_lists_its_questions_and_knows_no_other(multihop) -> None:
     listed = multihop("demo", "--list")
     assert listed.code == 0

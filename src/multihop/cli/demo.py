@@ -2,13 +2,12 @@
 
 import asyncio
 import hashlib
-import os
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
 
-from multihop import names, runs
+from multihop import names, places, runs
 from multihop.cli.render import Drawing, terminal, visible
 from multihop.corpus import Reader
 from multihop.datasets import QuestionFile
@@ -44,9 +43,9 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
     index = shipped_index()
     click.echo(f'The same as: multihop ask "{asked.text}" --index {index}\n', err=True)
     result = asyncio.run(_ask(asked, index, prompts=prompts))
-    runs.append(runs.asks(), result)
     answer = result.answer.text if result.answer else ""
     click.echo(visible(answer))
+    runs.append(runs.asks(), result)
     click.echo(
         f"\nGold answer: {' | '.join(asked.answers)}. The embedded model has 135 million "
         "parameters: it shows how the method works, not how well.\n"
@@ -77,8 +76,7 @@ def shipped_index() -> Path:
     """The index over the shipped corpus; built when it is not there in this very form."""
     with as_file(DATA / "corpus.jsonl") as corpus:
         digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        index = cache / "multihop" / f"demo-{digest}"
+        index = places.cache() / f"demo-{digest}"
         try:
             BM25(index)
         except CorpusError:  # not there yet, or of an older format

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihop.cost import Cost, Price, Prices
+from multihop.cost import HIGHEST, Cost, Price, Prices
 from multihop.errors import BadInput
 from multihop.trace import Answer, LMCall, Search, Thought, Titles, Tokens
 
@@ -181,6 +181,12 @@ def test_the_table_of_some_models_holds_their_prices_alone(table):
         ('["m"]\nprompt = nan\ngenerated = 1\n', "'m': The price prompt is nan"),
         ('["m"]\nprompt = 1\ngenerated = 1\ncached = inf\n', "'m': The price cached is inf"),
         ("prompt = 1\n", "'prompt' is no table of prices"),
+        ('["m"]\nprompt = 1e308\ngenerated = 1\n', r"1e\+308; it is a number from 0 to 1e\+12"),
+        (f'["m"]\nprompt = {"9" * 400}\ngenerated = 1\n', r"prompt is 9{80}\.\.\.; it is"),
+        (f'["m"]\nprompt = {"9" * 5000}\ngenerated = 1\n', "not TOML.*limit"),
+        (f'["m"]\nprompt = 0x{"f" * 5000}\ngenerated = 1\n', "prompt is a number of thousands"),
+        ('["m"]\nprompt = 2026-02-30\n', "not TOML"),
+        ("a = " + "[" * 100_000, "not TOML.*recursion"),
     ],
 )
 def test_a_table_that_says_something_else_is_refused(tmp_path, content, words):
@@ -190,6 +196,16 @@ def test_a_table_that_says_something_else_is_refused(tmp_path, content, words):
         Prices.read(path)
     assert str(refused.value).startswith(str(path))
     assert "\n" not in str(refused.value)
+
+
+def test_sums_of_the_highest_prices_are_numbers():
+    most = Price(*[HIGHEST] * 4)
+    assert most.of(calls=10**9, prompt=10**12, cached=0, generated=10**12) < 1e25
+
+
+def test_a_byte_order_mark_is_no_part_of_a_table(tmp_path):
+    (tmp_path / "prices.toml").write_bytes(b'\xef\xbb\xbf["m"]\r\nprompt = 1\r\ngenerated = 2\r\n')
+    assert Prices.read(tmp_path / "prices.toml").of("m") == Price(1, 2)
 
 
 def test_a_missing_table_and_one_that_is_no_text_are_refused(tmp_path):

@@ -6,7 +6,6 @@ tokens it generated, no call and no prompt. Failed attempts of a call, calls tha
 error, and what a server wrote after we had closed its stream are told by nobody and not counted.
 """
 
-import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,6 +18,9 @@ from multihop.trace import Answer, LMCall, Search, Step, Titles
 
 BYTES_A_TOKEN = 4
 """Bytes of UTF-8 taken for one token where a backend does not tell: about English prose."""
+
+HIGHEST = 1e12
+"""A price above it is a slip, and sums of such would leave the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Price:
         call: One request.
 
     Raises:
-        BadInput: A price is negative or no number.
+        BadInput: A price is negative, above `HIGHEST` or no number.
     """
 
     prompt: float
@@ -44,8 +46,9 @@ class Price:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (number and 0 <= value < math.inf) and not (name == "cached" and value is None):
-                raise BadInput(f"The price {name} is {value!r}; it is a number, 0 or more.")
+            if not (number and 0 <= value <= HIGHEST) and not (name == "cached" and value is None):
+                found = _shortened(value)
+                raise BadInput(f"The price {name} is {found}; it is a number from 0 to {HIGHEST:g}.")
 
     def of(self, *, calls: int, prompt: int, cached: int, generated: int) -> float:
         """What so many calls and tokens cost; `cached` ones are among the `prompt` ones."""
@@ -79,10 +82,10 @@ class Prices:
             BadInput: No such file, or it says something else.
         """
         try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+            tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             raise BadInput(f"{path}: there is no such price table.") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as broken:
+        except (ValueError, RecursionError) as broken:  # not all of them are the parser's own
             raise BadInput(
                 f'{path}: not TOML ({broken}). A model\'s name is quoted, as ["openai:gpt-5*"].'
             ) from None
@@ -117,6 +120,15 @@ class Prices:
     def to_dict(self) -> dict[str, Json]:
         """As JSON data."""
         return {name: asdict(price) for name, price in self.models.items()}
+
+
+def _shortened(value: object) -> str:
+    """A value for a message: somebody else's may be of any length."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _price(path: Path, name: str, table: object) -> Price:

@@ -41,7 +41,7 @@ class Limits:
         for unit in ("calls", "tokens", "seconds", "money"):
             limit: float | None = getattr(self, unit)
             if limit is not None and not 0 <= limit < math.inf:
-                raise BadInput(f"A budget of {limit} {unit}: it must be 0 or more.")
+                raise BadInput(f"A budget of {limit} {unit}: it must be finite, 0 or more.")
         if self.money is not None and self.prices is None:
             raise BadInput("A budget of money needs a price table: --prices FILE.")
 

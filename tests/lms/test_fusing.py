@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multihop.errors import LMUnavailable
+from multihop.lms import fusing
 from multihop.lms.base import Piece, Prompt, Request, complete
+from multihop.lms.cache import CachedLM
 from multihop.lms.fusing import FusingLM
+from multihop.lms.pacing import PacedLM
+from multihop.lms.store import ReplyStore
 from multihop.prompts.sentences import enough, first_sentence
 from multihop.strategies import make
 from multihop.testing import NextWordLM, ScriptedLM, ScriptedRetriever
@@ -144,6 +148,44 @@ async def test_a_backend_that_sent_another_text_than_the_prompt_is_asked_every_t
     assert len(inner.requests) == 2
 
 
+@pytest.mark.parametrize("told", [{"sent": "[user]\nQ: Where?"}, {"thinking": "Ode, then."}])
+@pytest.mark.parametrize("failed", [0, 1, 2])
+async def test_a_text_that_stands_on_more_than_the_prompt_is_not_gone_on_with(told, failed):
+    class Other(NextWordLM):
+        async def stream(self, request):
+            for attempt in range(failed):
+                yield Piece("", retries=attempt + 1)
+            more = told
+            async with aclosing(super().stream(request)) as pieces:
+                async for piece in pieces:
+                    yield replace(piece, **more)
+                    more = {}
+
+    inner = Other(follows)
+    lm = FusingLM(inner)
+    first, _ = await sentence(lm, REQUEST)
+    assert inner.open == 0
+    _, reply = await sentence(lm, asked(f"Q: Where?\nA: {first}"))
+    assert not reply.call.fused
+    assert len(inner.requests) == 2
+
+
+async def test_a_stream_closed_before_its_first_word_is_not_kept():
+    class Failing(NextWordLM):
+        async def stream(self, request):
+            yield Piece("", retries=1)
+            async with aclosing(super().stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    inner = Failing(follows)
+    lm = FusingLM(inner)
+    async with aclosing(lm.stream(REQUEST)) as pieces:
+        assert (await anext(pieces)).retries == 1
+    reply = await complete(lm, REQUEST)
+    assert not reply.call.fused
+
+
 async def test_a_whole_completion_serves_the_sentences_that_were_thrown_away():
     inner = ScriptedLM(CHAIN)  # in one piece, as a server that cannot stream
     lm = FusingLM(inner)
@@ -261,6 +303,145 @@ async def test_a_stream_nobody_asks_on_is_closed_after_a_while():
     assert not reply.call.fused
 
 
+async def test_of_streams_read_side_by_side_one_is_kept_and_none_left_open():
+    inner = NextWordLM(follows)
+    lm = FusingLM(inner, patience=60)
+    one, two = lm.stream(REQUEST), lm.stream(asked("Q: Who?\nA:"))
+    await anext(one)
+    await anext(two)
+    await two.aclose()
+    await one.aclose()
+    await asyncio.sleep(0.01)
+    assert inner.open == 1
+    await lm.aclose()
+    assert inner.open == 0
+
+
+async def test_a_stream_that_cannot_be_closed_does_not_keep_the_model_from_closing():
+    class Stuck(NextWordLM):
+        closed = False
+
+        async def stream(self, request):
+            try:
+                async for piece in super().stream(request):
+                    yield piece
+            finally:
+                raise LMUnavailable("The connection was reset.")
+
+        async def aclose(self):
+            self.closed = True
+
+    inner = Stuck(follows)
+    lm = FusingLM(inner)
+    await sentence(lm, REQUEST)
+    with pytest.raises(LMUnavailable):
+        await lm.aclose()
+    assert inner.closed
+
+
+def test_one_model_serves_several_event_loops_that_leave_streams_open(caplog):
+    inner = NextWordLM(follows)
+    lm = FusingLM(PacedLM(inner, 1))
+    for _ in range(3):
+        text, _ = asyncio.run(sentence(lm, REQUEST))
+        assert text == "Ode was written by Eva."
+        assert inner.open == 0
+    asyncio.run(lm.aclose())
+    assert not caplog.records
+
+
+# --- Where others wait ----------------------------------------------------------------------
+
+
+async def test_a_kept_stream_gives_its_place_to_a_call_that_waits():
+    inner = NextWordLM(follows)
+    lm = FusingLM(PacedLM(inner, 1), patience=60)
+    await sentence(lm, REQUEST)
+    # A search that asks the model itself, in a task of its own.
+    reply = await asyncio.wait_for(asyncio.create_task(complete(lm, REQUEST)), 5)
+    assert reply.text == CHAIN
+    _, again = await sentence(lm, asked("Q: Where?\nA: Ode was written by Eva."))
+    assert not again.call.fused
+    await lm.aclose()
+    assert inner.open == 0
+
+
+async def test_a_stream_is_kept_for_a_short_search_though_others_wait():
+    inner = NextWordLM(follows)
+    lm = FusingLM(PacedLM(inner, 1), patience=60)
+    await sentence(lm, REQUEST)
+    other = asyncio.create_task(complete(lm, asked("Q: Who?\nA:")))
+    await asyncio.sleep(0)
+    _, reply = await sentence(lm, asked("Q: Where?\nA: Ode was written by Eva."))
+    assert reply.call.fused
+    await asyncio.wait_for(other, 5)
+    await lm.aclose()
+
+
+async def test_a_stream_is_kept_when_those_who_waited_got_other_places(monkeypatch):
+    monkeypatch.setattr(fusing, "CROWDED", 0.02)
+    inner = NextWordLM(follows)
+    paced = PacedLM(inner, 2)
+    lm = FusingLM(paced, patience=60)
+    held = paced.stream(REQUEST)
+    await anext(held)
+    await sentence(lm, REQUEST)
+    other = asyncio.create_task(complete(paced, REQUEST))
+    await asyncio.sleep(0)
+    assert paced.crowded
+    await held.aclose()
+    await other
+    await asyncio.sleep(0.04)
+    _, reply = await sentence(lm, asked("Q: Where?\nA: Ode was written by Eva."))
+    assert reply.call.fused
+    await lm.aclose()
+
+
+async def test_a_text_that_has_come_to_its_end_takes_no_place_and_is_kept(monkeypatch):
+    monkeypatch.setattr(fusing, "CROWDED", 0.0)
+    paced = PacedLM(ScriptedLM(CHAIN, CHAIN, CHAIN, pieces=9), 1)
+    lm = FusingLM(paced, patience=60)
+    await complete(lm, REQUEST)
+    held = paced.stream(REQUEST)
+    await anext(held)
+    other = asyncio.create_task(complete(paced, REQUEST))
+    await asyncio.sleep(0.02)
+    assert paced.crowded
+    reply = await complete(lm, asked("Q: Where?\nA: Ode was written by Eva."))
+    assert reply.call.fused
+    await held.aclose()
+    await other
+
+
+async def test_more_questions_than_places_are_not_held_up_by_kept_streams(monkeypatch):
+    monkeypatch.setattr(fusing, "CROWDED", 0.01)
+    inner = NextWordLM(follows)
+    lm = FusingLM(PacedLM(inner, 2), patience=60)
+
+    async def question(number):
+        for step in range(3):  # a changed prompt each time: nothing can be read on
+            await sentence(lm, asked(f"{step} {number}\nQ: Where?\nA:"))
+            await asyncio.sleep(0.05)  # a search
+
+    await asyncio.wait_for(asyncio.gather(*map(question, range(6))), 5)
+    await lm.aclose()
+    assert inner.open == 0
+
+
+async def test_a_task_that_waits_for_an_equal_call_holds_no_place_it_needs(tmp_path):
+    store = ReplyStore(tmp_path / "replies.sqlite")
+    lm = CachedLM(FusingLM(PacedLM(NextWordLM(follows), 1), patience=60), store)
+
+    async def two(first):
+        await complete(lm, replace(asked(first), enough="one"), until=enough())
+        return await complete(lm, asked("Q: Both?\nA:"))
+
+    both = asyncio.gather(two("Q: One?\nA:"), two("Q: Two?\nA:"))
+    assert {reply.text for reply in await asyncio.wait_for(both, 5)} == {CHAIN}
+    await lm.aclose()
+    await store.aclose()
+
+
 async def test_a_task_that_ends_leaves_no_stream_open():
     inner = NextWordLM(follows)
     lm = FusingLM(inner, patience=60)
@@ -313,6 +494,33 @@ async def test_tokens_of_a_text_are_counted_once():
     generated = [reply.call.tokens.generated for reply in (one, two, three)]
     assert sum(generated) == inner.written
     assert [reply.call.tokens.prompt for reply in (one, two, three)] == [3, 0, 0]
+
+
+@pytest.mark.parametrize("limit", [7, 8, 9, 12])
+async def test_what_two_requests_wrote_for_one_text_is_added_up(limit):
+    inner = NextWordLM(follows)
+    lm = FusingLM(inner)
+    cut = replace(REQUEST, max_tokens=limit)
+    first, one = await sentence(lm, cut)
+    two = await complete(lm, replace(cut, prompt=Prompt(f"Q: Where?\nA: {first}")))
+    assert one.call.tokens.generated + two.call.tokens.generated == inner.written
+    assert lm.asked == len(inner.requests) == 2
+
+
+async def test_a_part_of_the_counts_is_not_passed_off_as_the_sum():
+    class Late(NextWordLM):
+        async def stream(self, request):
+            early = not self.requests
+            async with aclosing(super().stream(request)) as pieces:
+                async for piece in pieces:
+                    yield replace(piece, tokens=piece.tokens if early else None)
+
+    lm = FusingLM(Late(follows))
+    cut = replace(REQUEST, max_tokens=8)
+    first, _ = await sentence(lm, cut)
+    two = await complete(lm, replace(cut, prompt=Prompt(f"Q: Where?\nA: {first}")))
+    assert two.call.fused
+    assert two.call.tokens == Tokens()
 
 
 async def test_counts_told_only_at_the_end_go_to_the_text_that_came_to_it():

@@ -113,6 +113,13 @@ async def test_as_many_calls_are_in_flight_as_were_allowed():
     assert most == 3
 
 
+async def test_no_more_calls_are_in_flight_than_the_backend_has_slots():
+    inner = ScriptedLM(respond=lambda _: " Yes.")
+    inner.slots = 2
+    assert layered(inner, in_flight=8).lm.most == 2
+    assert layered(inner, in_flight=1).lm.most == 1
+
+
 async def test_streams_kept_open_give_way_to_other_tasks():
     inner = NextWordLM(follows)
     lm = layered(inner, in_flight=1)

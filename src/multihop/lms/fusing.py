@@ -22,8 +22,13 @@ from weakref import WeakKeyDictionary
 
 from multihop.errors import LMError
 from multihop.lms.base import Finish, LanguageModel, Piece, Request
+from multihop.lms.pacing import PacedLM
 from multihop.lms.wrapper import LMWrapper, innermost
 from multihop.trace import Tokens
+
+CROWDED = 0.1
+"""Seconds that a stream stays open, unread, while other calls wait for its place. A local search
+takes less; whoever searches for longer asks anew."""
 
 
 @runtime_checkable
@@ -44,13 +49,17 @@ class FusingLM(LMWrapper):
     the ones that were written. Backends that render chat turns themselves are asked every time:
     what they make of the next turns is theirs to know.
 
+    An open stream keeps its place among the calls in flight. Where a `PacedLM` inside lets calls
+    wait for one, streams are kept for no longer than `CROWDED`, so that searches which take
+    their time, or ask the model from tasks of their own, hold nobody up.
+
     Args:
         lm: Who answers.
         patience: Seconds that a stream stays open for the next request of its task. What a
             server writes meanwhile is lost when the prompt changed.
 
     Attributes:
-        fused: Requests served from an earlier stream.
+        fused: Requests served from an earlier stream, at least in part.
         asked: Requests passed on.
     """
 
@@ -62,6 +71,9 @@ class FusingLM(LMWrapper):
         self._tokens = backend if isinstance(backend, Tokenizing) else None
         self._kept: WeakKeyDictionary[asyncio.Task[object], _Past] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
+        self._paced = _paced(lm)
+        if self._paced:
+            self._paced.on_wait = self._make_room
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Go on with this task's last stream, or open one."""
@@ -96,19 +108,49 @@ class FusingLM(LMWrapper):
         """End all streams, then close the model."""
         kept = list(self._kept.values())
         self._kept.clear()
-        for past in kept:
-            await past.close()
-        await asyncio.gather(*self._closing)
-        await super().aclose()
+        try:
+            await asyncio.gather(*(past.close() for past in kept), *self._closing)
+        finally:
+            await super().aclose()
 
     # --- Streams kept open ------------------------------------------------------------------
 
     def _keep(self, past: "_Past") -> None:
         task = asyncio.current_task()
         assert task
+        self._drop(task)  # of two streams read side by side the later one is kept
         task.add_done_callback(self._drop)
         self._kept[task] = past
-        past.timer = asyncio.get_running_loop().call_later(self.patience, self._drop, task, past)
+        past.since = asyncio.get_running_loop().time()
+        self._await_more(task, past)
+
+    def _await_more(self, task: "asyncio.Task[object]", past: "_Past") -> None:
+        """Keep a stream for as long as is fair to those who wait for its place."""
+        if past.timer:
+            past.timer.cancel()
+        loop = asyncio.get_running_loop()
+        end = past.since + self.patience
+        past.hurried = self._crowded and not past.finish  # one that has ended takes no place
+        if past.hurried:
+            end = min(end, max(past.since + CROWDED, loop.time()))
+
+        def late() -> None:
+            if past.hurried and not self._crowded:
+                self._await_more(task, past)
+            else:
+                self._drop(task, past)
+
+        past.timer = loop.call_at(end, late)
+
+    @property
+    def _crowded(self) -> bool:
+        return self._paced is not None and self._paced.crowded
+
+    def _make_room(self) -> None:
+        """A call waits for a place: kept streams have less time."""
+        for task, past in list(self._kept.items()):
+            if not (past.hurried or past.finish):
+                self._await_more(task, past)
 
     def _take(self) -> "_Past | None":
         task = asyncio.current_task()
@@ -147,13 +189,15 @@ class FusingLM(LMWrapper):
                 yield piece
             return
         served, told = "", past.told
+        spent = Tokens(0, 0, 0)
         try:
             async with aclosing(past.rest(place)) as rest:
                 async for piece in rest:
+                    counts = _less(piece.tokens, told)
+                    spent = counts or Tokens()
                     if piece.finish == "length":  # a call of its own may write on
                         break
                     served += piece.text
-                    counts = _less(piece.tokens, told)
                     yield replace(piece, fused=True, tokens=counts, sent="", retries=0, warnings=())
             if past.finish == "stop":
                 return
@@ -161,16 +205,18 @@ class FusingLM(LMWrapper):
             pass
         past.broken = True
         await past.close()
+        self.asked += 1
         async with aclosing(self.lm.stream(request)) as pieces:
             written = ""
             async for piece in pieces:
                 known = len(written)
                 written += piece.text
+                counts = _both(spent, piece.tokens)
                 if not (served.startswith(written) or written.startswith(served)):
                     words = "The engine wrote another text when it was asked anew."
-                    yield Piece("", finish="length", tokens=piece.tokens, warnings=(words,))
+                    yield Piece("", finish="length", tokens=counts, warnings=(words,))
                     return
-                yield replace(piece, text=written[max(known, len(served)) :])
+                yield replace(piece, text=written[max(known, len(served)) :], tokens=counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +246,9 @@ class _Past:
         finish: Set when it has ended.
         told: The newest counts that a reader was given.
         broken: It cannot be read on.
+        since: When its reader had enough, on the event loop's clock.
         timer: Closes it when nobody asks on.
+        hurried: The timer is set to `CROWDED`.
     """
 
     request: Request
@@ -210,15 +258,20 @@ class _Past:
     finish: Finish | None = None
     told: Tokens = field(default_factory=Tokens)
     broken: bool = False
+    since: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    hurried: bool = False
 
     @property
     def may_go_on(self) -> bool:
         """Whether a later request could be served."""
         request = self.request
-        rendered = bool(self.pieces and self.pieces[0].sent)
         greedy = request.temperature == 0 and request.n == 1
-        return greedy and not self.broken and not rendered and self.finish in (None, "stop")
+        begun = any(piece.text or piece.finish for piece in self.pieces)
+        # What it stands on is then not the prompt and this text.
+        other = any(piece.sent or piece.thinking for piece in self.pieces)
+        readable = not self.broken and self.finish in (None, "stop")
+        return greedy and begun and readable and not other
 
     def place(self, request: Request) -> _Place | None:
         """Where the answer to a request begins, by its text alone."""
@@ -279,3 +332,26 @@ def _less(tokens: Tokens | None, told: Tokens) -> Tokens | None:
         less(tokens.cached, told.cached),
         less(tokens.generated, told.generated),
     )
+
+
+def _both(spent: Tokens, tokens: Tokens | None) -> Tokens:
+    """Counts of two requests for one text; unknown where one of them is."""
+    tokens = tokens or Tokens()
+
+    def both(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else a + b
+
+    return Tokens(
+        both(spent.prompt, tokens.prompt),
+        both(spent.cached, tokens.cached),
+        both(spent.generated, tokens.generated),
+    )
+
+
+def _paced(lm: LanguageModel) -> PacedLM | None:
+    """The wrapper inside that bounds the calls in flight, if there is one."""
+    while isinstance(lm, LMWrapper):
+        if isinstance(lm, PacedLM):
+            return lm
+        lm = lm.lm
+    return None

@@ -26,7 +26,8 @@ def layered(
     Args:
         lm: A backend. One opened with `reproducible` is neither fused nor batched, and asked
             one call after the other.
-        in_flight: Most calls at a time.
+        in_flight: Most calls at a time; fewer where the backend has fewer `slots`, so that
+            calls wait where it is known who keeps them waiting.
         fuse: Go on with open streams; see `FusingLM`.
         cache: Where replies are kept; None keeps none.
 
@@ -34,9 +35,10 @@ def layered(
         BadInput: `in_flight` is below 1.
     """
     exact = bool(getattr(lm, "reproducible", False))
+    slots = int(getattr(lm, "slots", in_flight))
     if hasattr(lm, "stream_batch") and not exact:
         lm = BatchedLM(cast(BatchingLM[Any], lm))
-    lm = PacedLM(lm, 1 if exact else in_flight)
+    lm = PacedLM(lm, 1 if exact else min(in_flight, slots))
     if fuse and not exact:
         lm = FusingLM(lm)
     return CachedLM(lm, cache) if cache else lm

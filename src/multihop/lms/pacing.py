@@ -5,7 +5,7 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from multihop.errors import BadInput, LMUnavailable
@@ -60,6 +60,7 @@ class PacedLM(LMWrapper):
         refusals: Attempts that the server refused.
         cuts: How often the bound was cut.
         waited: Seconds that calls waited for their places, in all.
+        on_wait: Told when a call has to wait for its place.
     """
 
     def __init__(self, lm: LanguageModel, most: int, *, adaptive: bool = True) -> None:
@@ -71,6 +72,7 @@ class PacedLM(LMWrapper):
         self.bound = float(most)
         self.in_flight = self.peak = self.calls = self.refusals = self.cuts = 0
         self.waited = 0.0
+        self.on_wait: Callable[[], None] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._wall = math.inf  # calls that the server bore when it last refused one more
         self._cut_at = -math.inf
@@ -103,11 +105,18 @@ class PacedLM(LMWrapper):
 
     # --- Places -----------------------------------------------------------------------------
 
+    @property
+    def crowded(self) -> bool:
+        """Whether calls wait for a place."""
+        return any(not turn.done() for turn in self._waiting)
+
     async def _enter(self) -> None:
         began = time.monotonic()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._admit()
+        if self.on_wait and not turn.done():
+            self.on_wait()
         try:
             await turn
         except asyncio.CancelledError:

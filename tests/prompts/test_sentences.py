@@ -85,3 +85,9 @@ def test_stopping_early_keeps_the_release_s_sentence_too():
 def test_one_word_after_the_border_is_looked_at():
     kept, seen = cut_early("The ode is by Ulla. It is long. It is old.", light, PIECES[2])
     assert (kept, seen) == ("The ode is by Ulla.", "The ode is by Ulla. It")
+
+
+@pytest.mark.parametrize("end", ["\n", "\n\n", " ", ".", ""])
+def test_only_a_last_word_that_may_go_on_is_left_out(end):
+    whole = whole_words(f"So the answer is: Ulm{end}")
+    assert whole == ("So the answer is: " if not end else f"So the answer is: Ulm{end}")

@@ -15,7 +15,7 @@ from multihop.errors import MissingExtra
 Splitter = Callable[[str], list[str]]
 """Sentences of a text, in order; between them stands nothing but blanks."""
 
-_LAST_WORD = re.compile(r"\w+$")
+_LAST_WORD = re.compile(r"\w+\Z")
 _WORD = re.compile(r"\w")
 _NOTE = re.compile(r"\s*\[[^\]]*$")  # of a footnote's number, which belongs to what it follows
 

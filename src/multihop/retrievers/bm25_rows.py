@@ -19,6 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from multihop.errors import CorpusError
@@ -170,11 +171,12 @@ class _Worker:
     """A child process that makes rows."""
 
     def __init__(self) -> None:
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": path},
         )
 
     def rows(self, chunk: Sequence[Passage]) -> list[Row]:

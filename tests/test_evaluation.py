@@ -233,6 +233,23 @@ async def test_another_run_is_refused_before_anything_is_changed(tmp_path, chang
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("bad", ["foreign", "other run", "damaged"])
+async def test_no_strategy_s_folder_is_made_when_another_s_is_refused(tmp_path, bad) -> None:
+    fakes = {"nor": Fake("nor"), "oner": Fake("oner")}
+    if bad == "foreign":
+        (tmp_path / "oner").mkdir()
+        (tmp_path / "oner" / "letter.txt").write_text("mine")
+    else:
+        await evaluation.evaluate(questions(2), Fake("oner", k=5), tmp_path / "oner")
+    if bad == "damaged":
+        fakes["oner"] = Fake("oner", k=5)
+        (tmp_path / "oner" / runs.TRACES).write_text("{}\n")
+    with pytest.raises(BadInput):
+        await evaluation.evaluate_each(questions(2), fakes, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["oner"]
+    assert fakes["nor"].asked == []
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

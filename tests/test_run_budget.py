@@ -202,6 +202,29 @@ async def test_a_damaged_earlier_trace_is_refused_before_anything_runs(tmp_path)
     assert len(path.read_text().splitlines()) == 1
 
 
+async def test_a_budget_counts_a_run_once_however_often_it_goes_on(tmp_path) -> None:
+    run = RunBudget(calls=3 * CALLS)
+    assert await sitting(tmp_path / "a", run, 1) == 0
+    assert run.spent.calls == CALLS
+    assert await sitting(tmp_path / "a", run, 1) == 0  # nothing is left to ask
+    assert run.spent.calls == CALLS
+    assert await sitting(tmp_path / "b", run) == 3  # two questions' worth was left
+    assert await sitting(tmp_path / "b", run) == 3
+    assert run.spent.calls == calls(tmp_path / "a") + calls(tmp_path / "b") == 3 * CALLS
+    other = RunBudget(calls=3 * CALLS + 1)
+    assert await sitting(tmp_path / "b", other) == 1
+    assert other.spent.calls == calls(tmp_path / "b")
+
+
+async def test_a_model_without_a_price_is_refused_before_a_folder_is_made(tmp_path) -> None:
+    run = RunBudget(money=1, prices=Prices({"other": Price(1, 1)}))
+    with pytest.raises(BadInput, match="no price for the model 'scripted'"):
+        strategy(run)
+    with pytest.raises(BadInput, match="no price for the model 'scripted'"):
+        await evaluation.evaluate(questions(3), strategy(), tmp_path / "run", budget=run)
+    assert not (tmp_path / "run").exists()
+
+
 # --- Reports --------------------------------------------------------------------------------
 
 

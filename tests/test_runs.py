@@ -58,6 +58,14 @@ def test_a_file_torn_anywhere_keeps_its_whole_lines_and_grows_again(
     assert ids(path) == [*expected, "d"]
 
 
+def test_an_end_that_no_parser_takes_is_torn_too(tmp_path, three) -> None:
+    path = tmp_path / runs.TRACES
+    path.write_bytes(three + b"[" * 100_000)
+    assert ids(path) == list("abc")
+    runs.append(path, made("d"))
+    assert ids(path) == list("abcd")
+
+
 def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path, three) -> None:
     path = tmp_path / "traces.jsonl"
     first, second, third = three.splitlines(keepends=True)
@@ -102,6 +110,22 @@ def test_a_run_may_be_started_again_only_as_itself(tmp_path) -> None:
     assert "\n" not in str(refused.value)
     assert (folder / runs.RUN).read_bytes() == before
     assert runs.manifest(folder)["settings"] == {"k": 4, "titles": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "words"),
+    [
+        ({"k": 4}, {"k": 4, "adapter": None}, "no settings.adapter (now: null)"),
+        ({"k": 4, "adapter": None}, {"k": 4}, "settings.adapter null (now: none)"),
+        ({"k": None}, {"k": {"a": 1}}, 'settings.k null (now: {"a": 1})'),
+        ({"o": {"a": 1}}, {"o": {"a": 1, "b": 2}}, "no settings.o.b (now: 2)"),
+    ],
+)
+def test_a_setting_that_only_one_of_two_runs_has_is_named(tmp_path, found, wanted, words) -> None:
+    runs.start(tmp_path / "run", {"settings": found})
+    with pytest.raises(BadInput) as refused:
+        runs.start(tmp_path / "run", {"settings": wanted})
+    assert f"holds a run with {words}." in str(refused.value)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path) -> None:

@@ -47,8 +47,8 @@ class Price:
         for name, value in asdict(self).items():
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not (number and 0 <= value <= HIGHEST) and not (name == "cached" and value is None):
-                found = _shortened(value)
-                raise BadInput(f"The price {name} is {found}; it is a number from 0 to {HIGHEST:g}.")
+                found = f"The price {name} is {_shortened(value)}"
+                raise BadInput(f"{found}; it is a number from 0 to {HIGHEST:g}.")
 
     def of(self, *, calls: int, prompt: int, cached: int, generated: int) -> float:
         """What so many calls and tokens cost; `cached` ones are among the `prompt` ones."""

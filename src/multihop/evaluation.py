@@ -18,7 +18,7 @@ from multihop.errors import BadInput, MultihopError
 from multihop.metrics import Mean, Metric, mean, metric, money
 from multihop.strategies import RunBudget
 from multihop.text import Json, Question
-from multihop.trace import Strategy, Trace, trace
+from multihop.trace import Step, Strategy, Trace, trace
 
 # --- Running --------------------------------------------------------------------------------
 
@@ -101,17 +101,25 @@ async def evaluate_each(
         The same call with a larger budget goes on with them.
 
     Raises:
-        BadInput: The questions have no ids, or `into` holds another run. Nothing was changed.
+        BadInput: The questions have no ids, `into` holds another run, or the budget is of
+            money and a model has no price. Nothing was changed.
         MultihopError: Everything fails. What was finished is kept.
     """
     if concurrency < 1:
         raise BadInput(f"concurrency is {concurrency}; it must be at least 1.")
     asked = fingerprint(questions)
     folders = {into / name: strategy for name, strategy in strategies.items()}
-    for folder, strategy in folders.items():
-        runs.start(folder, identity(strategy, asked, record))
-    journals = {folder: _Journal(folder / runs.TRACES) for folder in folders}
+    identities = {folder: identity(strategy, asked, record) for folder, strategy in folders.items()}
+    for folder in folders:  # all of them before the first is made
+        runs.check(folder, identities[folder])
     done = {folder: _done(folder) for folder in folders}
+    if budget:
+        _check_prices(budget, strategies.values())
+        for folder in folders:  # what earlier sittings spent
+            budget.count_once((folder / runs.TRACES).resolve(), _steps(folder / runs.TRACES))
+    for folder in folders:
+        runs.start(folder, identities[folder])
+    journals = {folder: _Journal(folder / runs.TRACES) for folder in folders}
     failed = {
         (folder, name) for folder, names in done.items() for name, bad in names.items() if bad
     }
@@ -120,7 +128,6 @@ async def evaluate_each(
             del done[folder][name]
         failed = set()
     if budget:
-        _count_earlier(budget, folders)
         budget.begin()
 
     in_a_row, last = 0, ""
@@ -169,12 +176,18 @@ async def evaluate_each(
     return asked.count * len(strategies) - count
 
 
-def _count_earlier(budget: RunBudget, folders: Iterable[Path]) -> None:
-    """Count what earlier sittings spent: every line on disk, failed questions' too."""
-    for folder in folders:
-        if (folder / runs.TRACES).exists():
-            for _, run in runs.read(folder / runs.TRACES):
-                budget.add(*run.steps)
+def _check_prices(budget: RunBudget, strategies: Iterable[Strategy]) -> None:
+    """Refuse models without a price, where the strategies' settings name them."""
+    for strategy in strategies:
+        if isinstance(lm := strategy.settings.get("lm"), str):
+            budget.limits.check(lm)
+
+
+def _steps(path: Path) -> Iterator[Step]:
+    """The steps of every line on disk, failed questions' too."""
+    if path.exists():
+        for _, run in runs.read(path):
+            yield from run.steps
 
 
 class _Journal:

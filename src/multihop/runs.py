@@ -154,8 +154,21 @@ def start(folder: Path, identity: Mapping[str, Json]) -> None:
     Raises:
         BadInput: The folder holds something else, or a run of another identity.
     """
-    # Through JSON and back, so that tuples and lists compare equal.
-    wanted: dict[str, Json] = json.loads(json.dumps(dict(identity)))
+    check(folder, identity)
+    if not (folder / RUN).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"format": FORMAT, "started": started, **identity}
+        if not write(folder / RUN, json.dumps(record, indent=1) + "\n", replace=False):
+            check(folder, identity)  # another process was first
+
+
+def check(folder: Path, identity: Mapping[str, Json]) -> None:
+    """Make sure that `start` would do, and change nothing.
+
+    Raises:
+        BadInput: As `start`.
+    """
     if not (folder / RUN).exists():
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"{folder}: is a file. Choose a folder with --into.")
@@ -163,11 +176,9 @@ def start(folder: Path, identity: Mapping[str, Json]) -> None:
             raise BadInput(
                 f"{folder}: is not a run folder and not empty. Choose another with --into."
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"format": FORMAT, "started": started, **wanted}
-        if write(folder / RUN, json.dumps(record, indent=1) + "\n", replace=False):
-            return
+        return
+    # Through JSON and back, so that tuples and lists compare equal.
+    wanted: dict[str, Json] = json.loads(json.dumps(dict(identity)))
     found = manifest(folder)
     differing = _difference(
         {k: v for k, v in found.items() if k not in ("format", "started")}, wanted
@@ -186,7 +197,11 @@ def _difference(found: Json, wanted: Json, name: str = "") -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in [*wanted, *found]:
             inner = f"{name}.{key}" if name else key
-            if words := _difference(found.get(key), wanted.get(key), inner):
+            if key not in found:
+                return f"no {inner} (now: {json.dumps(wanted[key])[:80]})"
+            if key not in wanted:
+                return f"{inner} {json.dumps(found[key])[:80]} (now: none)"
+            if words := _difference(found[key], wanted[key], inner):
                 return words
     return f"{name} {json.dumps(found)[:80]} (now: {json.dumps(wanted)[:80]})"
 

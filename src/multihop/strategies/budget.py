@@ -1,7 +1,7 @@
 """What a question may cost, and what a whole run may."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -80,6 +80,9 @@ class Limits:
 class RunBudget:
     """Limits of a whole run, shared by its questions; an evaluation feeds it.
 
+    It may go through several sittings and evaluations: what it has counted it does not count
+    again.
+
     Once one is reached no question is begun, and the questions at work end their search with
     stop reason `budget`; their readers still answer. So a run may cost more than its budget:
     for each question at work the sentence being written and its reader.
@@ -108,6 +111,22 @@ class RunBudget:
         self.limits = Limits(calls, tokens, seconds, money, prices)
         self.spent = Cost()
         self._began: float | None = None
+        self._counted: set[object] = set()
+
+    def count_once(self, key: object, steps: Iterable[Step]) -> None:
+        """Count what was spent elsewhere, if it was not counted yet.
+
+        Args:
+            key: Names what was spent, as the folder of a run that is fed to `add` from now on.
+            steps: Those taken there so far; not read when they are counted already.
+
+        Raises:
+            BadInput: As `add`.
+        """
+        if key not in self._counted:
+            spent = Cost.of(steps, self.limits.counted)
+            self._counted.add(key)
+            self.spent += spent
 
     def begin(self) -> None:
         """Start the clock, if it does not run yet."""
@@ -159,6 +178,12 @@ class Budget(Limits):
             "budget_money": self.money,
             **prices,
         }
+
+    def check(self, model: str) -> None:
+        """Make sure that what a model costs can be counted, for the whole run too."""
+        Limits.check(self, model)
+        if self.run:
+            self.run.limits.check(model)
 
     def of(self, model: str) -> "Budget":
         """The same for one model; of the prices only the model's own are kept.

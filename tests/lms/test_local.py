@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from multihop.errors import BadInput, ContextTooLong, LMRefused
-from multihop.lms.base import Prompt, Request, Turn, complete
+from multihop.lms.base import Piece, Prompt, Request, Turn, complete
 from multihop.lms.fusing import FusingLM
 from multihop.lms.gguf import find_model, trained_window
 from multihop.lms.kept import KeptPrefixes
-from multihop.lms.local import LocalLM, _Slot, _threads
+from multihop.lms.local import LocalLM, _Door, _Slot, _threads
+from multihop.trace import Tokens
 
 DEMONSTRATION = "".join(
     f"Q: In which country does river number {n} rise?\nA: River number {n} rises in Peru.\n\n"
@@ -138,12 +139,145 @@ def test_kept_files_are_bounded_and_the_longest_unused_go_first(monkeypatch):
     kept.make()
     for number in range(3):
         (kept.folder / f"{number}.draft").write_bytes(b"x" * 100)
-        kept.put(f"{number}.draft", f"{number}.bin")
+        kept.put(f"{number}.draft", f"{number}.bin", 100)
         os.utime(kept.folder / f"{number}.bin", (number, number))
         if number == 1:
             assert kept.touch("0.bin")
     assert sorted(file.name for file in kept.folder.iterdir()) == ["0.bin", "2.bin"]
     assert not kept.touch("1.bin")
+
+
+def test_a_draft_that_nobody_finished_is_cleared_away_too(monkeypatch):
+    monkeypatch.setattr("multihop.lms.kept.MOST", 250)
+    kept = KeptPrefixes()
+    kept.make()
+    for name in ("dead.bin.1f", "old.bin", "draft"):
+        (kept.folder / name).write_bytes(b"x" * 100)
+        os.utime(kept.folder / name, (len(name), len(name)))
+    os.utime(kept.folder / "dead.bin.1f", (1, 1))
+    os.utime(kept.folder / "draft", (9, 9))
+    kept.put("draft", "new.bin", 100)
+    assert sorted(file.name for file in kept.folder.iterdir()) == ["new.bin", "old.bin"]
+
+
+def test_a_file_that_another_process_removes_meanwhile_does_no_harm(monkeypatch):
+    kept = KeptPrefixes()
+    kept.make()
+    (kept.folder / "draft").write_bytes(b"x")
+    (kept.folder / "gone.bin").symlink_to(kept.folder / "nothing")  # listed, and not there
+    kept.put("draft", "new.bin", 1)
+    assert kept.touch("new.bin")
+
+
+def test_a_kept_file_is_for_all_that_decides_what_is_in_it(tmp_path):
+    (tmp_path / "model").write_bytes(b"m")
+    (tmp_path / "adapter").write_bytes(b"a")
+    model, adapter, kept = tmp_path / "model", tmp_path / "adapter", KeptPrefixes()
+    base = (model, None, 64, 1024, [1, 2])
+    others = [
+        (adapter, None, 64, 1024, [1, 2]),
+        (model, adapter, 64, 1024, [1, 2]),
+        (model, None, 32, 1024, [1, 2]),
+        (model, None, 64, 2048, [1, 2]),
+        (model, None, 64, 1024, [1, 3]),
+        (model, None, 64, 1024, [1, 2, 3]),
+    ]
+    assert kept.name(*base) == kept.name(*base)
+    assert len({kept.name(*one) for one in (base, *others)}) == 7
+
+
+class Engine(LocalLM):
+    """Without an engine: keeps what would be posted, and answers as the engine does."""
+
+    def __init__(self, *, adapters=(), written=1, evaluated=None, hang=()):
+        self.name, self.path, self.window, self.chat = "local:x", Path(__file__), 1024, False
+        self.adapters = {name: Path(__file__) for name in adapters}
+        self.reproducible, self.slots, self._slots = False, 1, [_Slot(0)]
+        self._kept, self._clock, self._counts = KeptPrefixes(), 0, {}
+        self._kept.make()
+        self._at = _Door(None, asyncio.Semaphore(1))
+        self.written, self.evaluated, self.hang = written, evaluated, list(hang)
+        self.posts = []
+
+    async def _door(self):
+        return self._at
+
+    async def _post(self, door, path, body):
+        await asyncio.sleep(0)
+        if path == "/tokenize":
+            return {"tokens": [ord(letter) for letter in body["content"]]}
+        self.posts.append(path.partition("=")[2] or "evaluate")
+        if path.endswith("save"):
+            (self._kept.folder / body["filename"]).write_bytes(b"x" * min(self.written, 4))
+            return {"n_written": self.written}
+        return {"timings": {"prompt_n": len(body.get("prompt", ()))}}
+
+    async def _generate(self, door, body, splitter):
+        if self.hang and self.hang.pop(0):
+            await asyncio.sleep(60)
+        known = len(body["prompt"]) - 1
+        known = known if self.evaluated is None else min(known, self.evaluated)
+        yield Piece("a", 0, "stop", (), Tokens(len(body["prompt"]), known, 1))
+
+
+def block(size: int, more: str = "?", **changes) -> Request:
+    return Request(Prompt("x" * size + more, shared=size), 4, **changes)
+
+
+@pytest.mark.parametrize("written", [0, 9])  # of 4 bytes that are there
+async def test_a_shared_beginning_is_kept_only_where_it_was_written(written, caplog):
+    full = Engine(written=written)
+    reply = await complete(full, block(100))
+    assert reply.text == "a"
+    assert "could not write the whole file" in caplog.text
+    assert not [*full._kept.folder.iterdir()]
+    await complete(Engine(), block(100))
+    assert len([file for file in full._kept.folder.iterdir() if file.suffix == ".bin"]) == 1
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 100])
+@pytest.mark.parametrize("more", ["", "?", "??"])
+@pytest.mark.parametrize("evaluated", [None, 0, 10])
+@pytest.mark.parametrize("n", [1, 2])
+async def test_counts_of_a_call_that_evaluates_its_own_beginning_are_never_negative(
+    size, more, evaluated, n
+):
+    lm = Engine(evaluated=evaluated)
+    reply = await complete(lm, block(size, more, n=n))
+    tokens = reply.call.tokens
+    assert 0 <= tokens.cached <= tokens.prompt == n * (size + len(more))
+    assert ("evaluate" in lm.posts) == (size >= 64 and bool(more))
+
+
+async def test_a_slot_is_given_a_kept_beginning_only_while_it_has_the_adapter_of_the_call():
+    lm = Engine(adapters=["a", "b"])
+    await complete(lm, block(100, adapter="a"))
+    assert lm.posts == ["evaluate", "save"]
+    lm.posts.clear()
+    await complete(lm, block(10, adapter="b"))  # too short to be kept; the slot is b's now
+    await complete(lm, block(100, adapter="a"))
+    assert lm.posts[0] == "evaluate"
+
+
+async def test_a_call_given_up_before_the_engine_began_leaves_the_adapter_of_its_slot_unknown():
+    lm = Engine(adapters=["a", "b"], hang=[False, True])
+    await complete(lm, block(100, adapter="a"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(complete(lm, block(10, adapter="a")), 0.01)
+    lm._slots[0].role = None
+    lm.posts.clear()
+    await complete(lm, block(100, adapter="a"))
+    assert "restore" not in lm.posts
+
+
+async def test_texts_are_counted_while_others_make_the_table_of_counts_anew():
+    lm = Engine()
+    lm._counts = {str(number): 1 for number in range(20_001)}
+    one = asyncio.create_task(lm.count_tokens(["7", "new", "newer", "newest"]))
+    await asyncio.sleep(0)
+    assert await lm.count_tokens(["another"]) == [7]
+    assert await one == [1, 3, 5, 6]
+    assert len(lm._counts) < 20_000
 
 
 @pytest.mark.embedded

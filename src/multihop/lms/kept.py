@@ -36,9 +36,14 @@ class KeptPrefixes:
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def name(self, model: Path, adapter: Path | None, batch: int, ids: Sequence[int]) -> str:
-        """The file's name for these tokens, evaluated by this model in batches of this size."""
-        parts = [version("xllamacpp"), str(batch), *map(_state, (model, adapter))]
+    def name(
+        self, model: Path, adapter: Path | None, batch: int, window: int, ids: Sequence[int]
+    ) -> str:
+        """The file's name for these tokens, evaluated by this model in batches of this size.
+
+        Some models (Phi-3) place tokens otherwise in a window longer than what they began with.
+        """
+        parts = [version("xllamacpp"), str(batch), str(window), *map(_state, (model, adapter))]
         digest = hashlib.sha256(os.fsencode("\0".join(parts)))
         digest.update(array("q", ids).tobytes())
         return f"{digest.hexdigest()[:40]}.bin"
@@ -50,17 +55,33 @@ class KeptPrefixes:
             return True
         return False
 
-    def put(self, draft: str, name: str) -> None:
-        """Give a finished draft its name, and make room for it."""
+    def put(self, draft: str, name: str, written: int) -> None:
+        """Give a finished draft its name, and make room for it.
+
+        Args:
+            draft: The file that the engine has written.
+            name: What it is to be called.
+            written: Bytes that the engine says it wrote: it does not mind a full disk.
+
+        Raises:
+            OSError: The draft is not whole, or cannot be renamed.
+        """
+        if not written or (self.folder / draft).stat().st_size != written:
+            self.remove(draft)
+            raise OSError(f"{self.folder}: the engine could not write the whole file")
         (self.folder / draft).replace(self.folder / name)
-        files = [(file.stat(), file) for file in self.folder.glob("*.bin")]
-        files.sort(key=lambda each: each[0].st_mtime)
-        size = sum(state.st_size for state, _ in files)
-        for state, file in files[:-1]:
-            if size <= MOST:
+        files = []
+        for file in self.folder.iterdir():  # drafts too: whoever wrote them may have been killed
+            with suppress(FileNotFoundError):  # other processes make room as well
+                state = file.stat()
+                files.append((state.st_mtime, state.st_size, file))
+        files.sort()
+        total = sum(size for _, size, _ in files)
+        for _, size, file in files[:-1]:
+            if total <= MOST:
                 break
             file.unlink(missing_ok=True)
-            size -= state.st_size
+            total -= size
 
     def remove(self, name: str) -> None:
         """Remove a file that the engine cannot read."""

@@ -137,6 +137,7 @@ class LocalLM:
     Attributes:
         path: The model file.
         threads: Cores that compute.
+        slots: Prompts evaluated at a time.
 
     Raises:
         BadInput: The model file, an adapter or a number is not usable.
@@ -175,7 +176,8 @@ class LocalLM:
         self.chat = chat
         self.reproducible = reproducible
         self._kept = KeptPrefixes() if keep and not reproducible else None
-        self._slots = [_Slot(number) for number in range(1 if reproducible else slots)]
+        self.slots = 1 if reproducible else slots
+        self._slots = [_Slot(number) for number in range(self.slots)]
         self._clock = 0
         self._engine = _Engine()
         self._starting = threading.Lock()
@@ -223,20 +225,21 @@ class LocalLM:
         sent = text if text != request.prompt.text else ""
         async with self._slot(door, ids, (request.role, request.adapter)) as slot:
             body["id_slot"] = slot.number
-            total = Tokens()
+            total, fresh = Tokens(), 0
             if self._kept and not sent:
                 fresh = await self._share(door, slot, request, ids, lora)
-                total = Tokens(0, -fresh, 0)  # the call finds them in the cache
             for index in range(request.n):
                 if request.seed is not None:
                     body["seed"] = request.seed + index
+                slot.adapter = ()  # until the engine has begun with it
                 async with aclosing(self._generate(door, body, self._splitter(text))) as pieces:
                     counts = Tokens()
                     async for piece in pieces:
-                        counts = piece.tokens or counts
+                        slot.adapter = (request.adapter,)
+                        counts = _not_cached(piece.tokens, fresh) or counts
                         yield replace(piece, index=index, sent=sent, tokens=total + counts)
                         sent = ""
-                    total += counts
+                    total, fresh = total + counts, 0
 
     @property
     def identity(self) -> Mapping[str, Json]:
@@ -246,6 +249,7 @@ class LocalLM:
             "adapters": {name: file_digest(path) for name, path in self.adapters.items()},
             "engine": version("xllamacpp"),
             "batch": BATCH,
+            "window": self.window,  # some models place tokens otherwise in a long one
             "chat": self.chat,
             "reproducible": self.reproducible,
         }
@@ -256,15 +260,16 @@ class LocalLM:
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count with the model's own tokenizer."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._counts))
+        counts = {text: self._counts[text] for text in texts if text in self._counts}
+        new = [text for text in dict.fromkeys(texts) if text not in counts]
         if new:
             door = await self._door()
+            for text in new:
+                counts[text] = len(await self._encode(door, text, bare=True))
             if len(self._counts) > 20_000:  # a run sees the same passages over and over
                 self._counts.clear()
-                new = list(dict.fromkeys(texts))
-            for text in new:
-                self._counts[text] = len(await self._encode(door, text, bare=True))
-        return [self._counts[text] for text in texts]
+            self._counts.update(counts)
+        return [counts[text] for text in texts]
 
     async def aclose(self) -> None:
         """Stop the engine and free the model. A later call starts it again."""
@@ -336,7 +341,7 @@ class LocalLM:
                     + f" ({failure})"
                 ) from failure
             for slot in self._slots:
-                slot.held, slot.role, slot.ready = (), None, 0
+                slot.held, slot.role, slot.adapter, slot.ready = (), None, (), 0
             self._engine.url = server.listening_address
             self._engine.server = server
 
@@ -371,15 +376,14 @@ class LocalLM:
         assert self._kept
         text = request.prompt.text[: request.prompt.shared]
         size = _common_prefix(await self._encode(door, text), ids) if text else 0
-        if size < KEPT_FROM or slot.ready >= size:
+        if size < KEPT_FROM or slot.ready >= size or size == len(ids):
             return 0
         block = list(ids[:size])
         adapter = self.adapters.get(request.adapter) if request.adapter else None
-        name = self._kept.name(self.path, adapter, BATCH, block)
+        name = self._kept.name(self.path, adapter, BATCH, self.window, block)
         address = f"/slots/{slot.number}"
         # A slot drops what it holds when its adapter changes, restored or not.
         settled = not self.adapters or slot.adapter == (request.adapter,)
-        slot.adapter = (request.adapter,)
         if settled and self._kept.touch(name):
             try:
                 await self._post(door, f"{address}?action=restore", {"filename": name})
@@ -388,6 +392,7 @@ class LocalLM:
                 self._kept.remove(name)
             else:
                 return 0
+        slot.adapter = ()
         reply = await self._post(
             door,
             "/completion",
@@ -399,10 +404,11 @@ class LocalLM:
                 "lora": lora,
             },
         )
-        draft = f"{name}.{os.getpid()}"
+        slot.adapter = (request.adapter,)
+        draft = f"{name}.{secrets.token_hex(8)}"
         try:
-            await self._post(door, f"{address}?action=save", {"filename": draft})
-            await asyncio.to_thread(self._kept.put, draft, name)
+            saved = await self._post(door, f"{address}?action=save", {"filename": draft})
+            await asyncio.to_thread(self._kept.put, draft, name, saved["n_written"])
         except (LMError, OSError) as failure:  # the slot holds it all the same
             log.warning("%s: an evaluated prefix could not be kept: %s", self.name, failure)
         return int(reply["timings"]["prompt_n"])
@@ -547,6 +553,13 @@ def _tokens(reply: dict[str, Any]) -> Tokens | None:
         cached=timings["cache_n"],
         generated=timings["predicted_n"],
     )
+
+
+def _not_cached(tokens: Tokens | None, fresh: int) -> Tokens | None:
+    """Counts of a call that found `fresh` tokens evaluated just before, for itself."""
+    if tokens is None or tokens.cached is None:
+        return tokens
+    return replace(tokens, cached=max(0, tokens.cached - fresh))
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

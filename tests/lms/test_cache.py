@@ -26,6 +26,7 @@ from multihop.errors import BadInput, LMUnavailable
 from multihop.lms.base import Piece, Prompt, Request, Turn, complete
 from multihop.lms.cache import CachedLM
 from multihop.lms.digest import file_digest, folder_digests
+from multihop.lms.fusing import FusingLM
 from multihop.lms.store import SCHEMA, DamagedStore, ReplyStore, default_path, remove
 from multihop.testing import ScriptedLM
 from multihop.trace import Tokens
@@ -323,6 +324,20 @@ async def test_closing_from_another_task_keeps_the_reply_too(store):
     await asyncio.create_task(stream.aclose())
     assert lm.closed == 1
     assert (await complete(cached(lm, store), CUT)).text == "One"
+
+
+async def test_a_rule_that_fails_has_not_had_enough(store):
+    def broken(text):
+        raise BadInput("The splitter is not installed.")
+
+    lm = Pieces(*SENTENCES)
+    for wrapped in (cached(lm, store), cached(FusingLM(lm), store)):
+        with pytest.raises(BadInput, match="splitter"):
+            await complete(wrapped, CUT, until=broken)
+    assert (lm.asked, lm.closed) == (2, 2)
+    assert (await store.usage()).entries == 0
+    assert not store.flights._flights
+    assert (await complete(cached(lm, store), CUT, until=first_sentence)).text == "One. "
 
 
 async def test_who_is_cancelled_between_two_pieces_has_not_had_enough(store):

@@ -226,9 +226,15 @@ async def complete(
             tokens, sent = piece.tokens or tokens, piece.sent or sent
             retries, warnings = max(retries, piece.retries), piece.warnings or warnings
             fused, replayed = fused or piece.fused, replayed or piece.replayed
-            if until and not sample.finish and piece.text and until(sample.text):
-                sample.finish = "cut"
-                break
+            if until and not sample.finish and piece.text:
+                try:
+                    had_enough = until(sample.text)
+                except Exception as failure:  # closed, the stream would pass for one that is enough
+                    await pieces.athrow(failure)
+                    raise
+                if had_enough:
+                    sample.finish = "cut"
+                    break
     for number, sample in enumerate(samples):
         if sample.finish is None:
             raise BadCompletion(

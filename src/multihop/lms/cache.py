@@ -41,7 +41,8 @@ class CachedLM(LMWrapper):
 
     What is kept is a whole reply, or one that was closed early by the rule that
     `Request.enough` names, which is part of the key. Reading on after the end of such a reply
-    gives the finish "cut". Replies that an error or a cancellation ended are not kept.
+    gives the finish "cut". Replies that an error or a cancellation ended are not kept; an error
+    of the reader's own is to be thrown into the stream, as `complete` does.
 
     Equal requests at the same time are sent once, whatever threads and event loops they come
     from; the others wait, so a stream should not be held open unread. When the first one ends
@@ -109,7 +110,11 @@ class CachedLM(LMWrapper):
                 return
         async with aclosing(self._led(request, key)) as pieces:
             async for piece in pieces:
-                yield piece
+                try:
+                    yield piece
+                except Exception as failure:  # the reader's; closing would say that it had enough
+                    await pieces.athrow(failure)
+                    raise
 
     async def _led(self, request: Request, key: bytes) -> AsyncGenerator[Piece, None]:
         """Look the reply up, or ask for it; those who wait for `key` get what comes of it."""

@@ -126,6 +126,47 @@ def test_what_is_no_trace_is_refused_with_its_place(line, message):
         Trace.from_json(line, "runs:3")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("prompt_tokens", count) for count in ("12", 1.5, float("nan"), -1, True, 10**400, [])),
+        *(("seconds", value) for value in (None, "1", float("nan"), float("inf"), -1)),
+        *(("model", value) for value in (None, 3, ["m"])),
+        *(("prompt", value) for value in (None, 3)),
+        *(("fused", value) for value in (None, "no")),
+    ],
+)
+def test_a_call_that_nobody_could_count_is_refused(field, value):
+    said = LMCall("read", "m", "Q?", ("x",), ("stop",), 0.5, Tokens(1, 0, 2))
+    line = json.loads(fold(Question("q"), "s", [Answer("x", "answered", (), said)]).to_json())
+    record = line["steps"][0]["call"]
+    assert field in record or field == "prompt_tokens"
+    if field == "prompt_tokens":
+        record["tokens"]["prompt"] = value
+    else:
+        record[field] = value
+    with pytest.raises(BadInput, match="runs:3: not a trace of schema version 1"):
+        Trace.from_dict(line, "runs:3")
+
+
+def test_calls_of_earlier_releases_are_read():
+    said = LMCall("read", "m", "Q?", ("x",), ("stop",), 0.5, Tokens(1, 0, 2))
+    line = json.loads(fold(Question("q"), "s", [Answer("x", "answered", (), said)]).to_json())
+    del line["steps"][0]["call"]["fused"], line["steps"][0]["call"]["replayed"]
+    assert Trace.from_dict(line).calls == (said,)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, None])
+def test_a_run_without_a_time_is_refused(seconds):
+    line = json.loads(fold(Question("q"), "s", [Search("q", (), (), ())]).to_json())
+    for record in (line, line["steps"][0]):
+        before, record["seconds"] = record["seconds"], seconds
+        with pytest.raises(BadInput, match="not a trace"):
+            Trace.from_dict(line)
+        record["seconds"] = before
+    assert Trace.from_dict(line)
+
+
 def test_an_unknown_step_or_stop_reason_is_refused():
     record = json.loads(fold(Question("q"), "s", [Answer("x", "answered")]).to_json())
     record["steps"][0]["stop"] = "bored"

@@ -6,6 +6,7 @@ runs a model again.
 """
 
 import json
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -312,7 +313,7 @@ class Trace:
                 settings=_object(record["settings"]),
                 steps=tuple(_read_step(s, passages) for s in _array(record["steps"])),
                 started=str(record["started"]),
-                seconds=_number(record["seconds"]),
+                seconds=_seconds(record["seconds"]),
                 error=str(record["error"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as broken:
@@ -445,6 +446,12 @@ def _number(value: Json) -> float:
     return value
 
 
+def _seconds(value: Json) -> float:
+    if not 0 <= _number(value) < math.inf:
+        raise ValueError(f"seconds are {value}")
+    return _number(value)
+
+
 def _strings(value: Json) -> tuple[str, ...]:
     return tuple(str(item) for item in _array(value))
 
@@ -477,11 +484,29 @@ def _read_question(value: Json, passages: Mapping[str, Passage]) -> Question:
     )
 
 
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("role", "model", "prompt", "thinking"), str),
+    **dict.fromkeys(("fused", "replayed"), bool),
+}
+"""Fields of a call that are taken as they are and read by cost and reports."""
+
+_COUNTS = 1 << 63
+"""Token counts are below it, so that sums of them stay numbers."""
+
+
 def _read_call(value: Json) -> LMCall | None:
     if value is None:
         return None
     record = dict(_object(value))
-    record["tokens"] = Tokens(**_object(record["tokens"]))  # type: ignore[arg-type, assignment]
+    for name, kinds in _KINDS.items():
+        if name in record and not isinstance(record[name], kinds):
+            raise TypeError(f"a call's {name} is {json.dumps(record[name])[:80]}")
+    counts = _object(record["tokens"])
+    for name, count in counts.items():
+        if count is not None and not (type(count) is int and 0 <= count < _COUNTS):
+            raise ValueError(f"a call's {name} tokens are {json.dumps(count)[:80]}")
+    record["tokens"] = Tokens(**counts)  # type: ignore[arg-type, assignment]
+    record["seconds"] = _seconds(record["seconds"])
     for name in ("outputs", "finishes", "stop", "warnings"):
         record[name] = _strings(record[name])  # type: ignore[assignment]
     return LMCall(**record)  # type: ignore[arg-type]
@@ -500,7 +525,7 @@ def _read_search(record: Mapping[str, Json], passages: Mapping[str, Passage]) ->
         kept=_strings(record["kept"]),
         collected=_strings(record["collected"]),
         titles=None if titles is None else _strings(titles),
-        seconds=_number(record["seconds"]),
+        seconds=_seconds(record["seconds"]),
     )
 
 

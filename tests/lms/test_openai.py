@@ -327,6 +327,13 @@ async def test_a_stream_closed_early_is_counted_as_far_as_its_server_told(
     assert server.requests[0][1]["timings_per_token"] is True
 
 
+@pytest.mark.parametrize("told", [True, -1, 1.5, "7", None, [], 10**400])
+async def test_what_is_no_count_stays_unknown(server, lm, told):
+    usage = {"prompt_tokens": told, "completion_tokens": told, "total_tokens": told}
+    server.answers = [chat("x", usage=usage)]
+    assert (await complete(lm, ask())).call.tokens == Tokens()
+
+
 @pytest.mark.parametrize(
     ("usage", "last", "cached"),
     [

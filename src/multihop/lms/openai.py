@@ -479,8 +479,8 @@ def _usage(event: Any, before: _Usage | None, *, one: bool) -> _Usage | None:
 
 
 def _count(*told: object) -> int | None:
-    """The first that is a count."""
-    return next((n for n in told if isinstance(n, int) and n >= 0), None)
+    """The first that is a count; a number beyond all texts is none."""
+    return next((n for n in told if type(n) is int and 0 <= n < 1 << 53), None)
 
 
 def _is_openai(url: str) -> bool:

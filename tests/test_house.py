@@ -120,6 +120,11 @@ assert not [name for name in sys.modules if name.startswith("multihop.cli.")]
     assert loaded(program).intersection(HEAVY) == {"click"}
 
 
+def test_the_help_of_a_verb_imports_nothing_that_draws_or_runs() -> None:
+    program = "from multihop.cli import cli\ncli.main(['eval', '--help'], standalone_mode=False)"
+    assert loaded(program).intersection(HEAVY) == {"click"}
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -11,6 +11,7 @@ from conftest import ROOT
 from multihop import runs
 from multihop.cli import COMMANDS, cli
 from multihop.cli.render import snippet, visible
+from multihop.testing import scripted_lm
 from multihop.text import Question
 from multihop.trace import Answer, Trace
 
@@ -309,3 +310,54 @@ def test_a_dead_server_among_many_questions_stops_the_run_early(multihop, index,
     assert done.code == 2
     assert "3 questions in a row failed" in done.err.splitlines()[-1]
     assert len(list(runs.read(tmp_path / "run" / runs.TRACES))) < 10
+
+
+# --- What decides a run, and what must not be in its folder ----------------------------------
+
+
+def test_an_edited_script_is_another_run(multihop, index, tmp_path, questions) -> None:
+    script = tmp_path / "model.json"
+    script.write_text('{"rules": [{"prompt": "", "text": "So the answer is: Ulm."}]}')
+    command = ("eval", questions, "--index", index, "-m", f"scripted:{script}")
+    into = ("--into", str(tmp_path / "run"))
+    assert multihop(*command, *into).code == 0
+    first = multihop(*command).err
+    script.write_text('{"rules": [{"prompt": "", "text": "So the answer is: Bonn."}]}')
+    done = multihop(*command, *into)
+    assert done.code == 2
+    assert "holds a run with parts.model.script" in done.err
+    assert multihop(*command).err.splitlines()[-1] != first.splitlines()[-1]
+
+
+def test_keys_and_headers_are_not_recorded_and_make_no_other_run(
+    multihop, index, script, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Where?"}')
+
+    def opened(path: str, *, headers: dict[str, str], api_key: str = "", max_tokens: int = 1):
+        return scripted_lm(path)
+
+    monkeypatch.setattr("multihop.testing.scripted_lm", opened)
+    command = ("eval", str(tmp_path / "q.jsonl"), "--index", index, "-m", script)
+    into = ("--into", str(tmp_path / "run"))
+    for secret in ("hush-1", "hush-2"):
+        headers = f'headers={{"Authorization": "Bearer {secret}"}}'
+        options = ("-o", headers, "-o", f"api-key={secret}", "-o", "max_tokens=9")
+        done = multihop(*command, *into, *options)
+        assert done.code == 0
+    kept = json.loads((tmp_path / "run" / runs.RUN).read_text())
+    assert kept["parts"]["model_options"] == {"max_tokens": "9"}
+    assert not [p for p in tmp_path.rglob("*.json*") if "hush" in p.read_text()]
+
+
+def test_names_in_files_cannot_move_the_cursor(multihop, index, script, tmp_path) -> None:
+    path = tmp_path / "a\x1b[2Jb.jsonl"
+    path.write_text(json.dumps({"id": "q\x1b[2J\n1", "question": "Fail?"}) + "\n")
+    done = multihop("eval", str(path), "--index", index, "-m", script)
+    assert done.code == 2
+    assert "q␛[2J 1: LMError" in done.err
+    path.write_text(json.dumps({"id": "q\x1b[2J", "question": "Where?"}) + "\n")
+    done = multihop("eval", str(path), "--index", index, "-m", script)
+    assert "/a␛[2Jb-ircot" in done.err
+    shown = multihop("show", done.err.split("Run folder: ")[1].strip().replace("␛", "\x1b"))
+    assert "\x1b" not in done.err + done.out + shown.err + shown.out

@@ -5,7 +5,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from multihop import evaluation, names, runs
 from multihop.cli import budgets, parts, report
@@ -22,7 +20,9 @@ from multihop.cli.render import terminal, visible
 from multihop.datasets import QuestionFile
 from multihop.lms.cache import CachedLM
 from multihop.lms.pacing import at_work
-from multihop.text import Question
+from multihop.lms.wrapper import identity
+from multihop.text import Json, Question
+from multihop.trace import Strategy
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -82,7 +82,9 @@ def evaluate(
 
     async def run() -> tuple[list[Path], int]:
         async with chosen_parts.opened() as opened:
-            folder = into or _default(questions, opened, fingerprint)
+            # What a name stands for may change: weights, a script, a server's settings.
+            record = {**opened.record, "model": dict(identity(opened.lm))}
+            folder = into or _default(questions, opened.strategies, record, fingerprint)
             several = len(opened.strategies) > 1
             named = {name if several else "": s for name, s in opened.strategies.items()}
             with _progress() as tell:
@@ -91,13 +93,13 @@ def evaluate(
                     named,
                     folder,
                     concurrency=concurrency or at_work(chosen_parts.calls),
-                    record=opened.record,
+                    record=record,
                     retry_failed=retry_failed,
                     give_up_after=give_up_after,
                     budget=chosen_parts.budgets.run,
                     on_progress=tell,
                 )
-            click.echo(f"Run folder: {folder}", err=True)
+            click.echo(f"Run folder: {visible(str(folder))}", err=True)
             if isinstance(opened.lm, CachedLM):
                 given = opened.lm.hits + opened.lm.joined
                 asked_for = given + opened.lm.misses
@@ -130,14 +132,18 @@ class First:
         return islice(self.questions, self.count)
 
 
-def _default(questions: Path, opened: parts.Opened, fingerprint: evaluation.Fingerprint) -> Path:
+def _default(
+    questions: Path,
+    strategies: Mapping[str, Strategy],
+    record: Mapping[str, Json],
+    fingerprint: evaluation.Fingerprint,
+) -> Path:
     """A folder that the same questions and settings lead to again."""
     content = [
-        evaluation.identity(strategy, fingerprint, opened.record)
-        for strategy in opened.strategies.values()
+        evaluation.identity(strategy, fingerprint, record) for strategy in strategies.values()
     ]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
-    return runs.home() / f"{questions.stem}-{'+'.join(opened.strategies)}-{digest}"
+    return runs.home() / f"{questions.stem}-{'+'.join(strategies)}-{digest}"
 
 
 @contextmanager
@@ -146,13 +152,21 @@ def _progress() -> Generator[Callable[[evaluation.Progress], None], None, None]:
     if not sys.stderr.isatty():
         yield _lines()
         return
+    from rich.progress import (  # noqa: PLC0415 - takes time, and only a terminal needs it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=terminal()) as bar:
+    with Progress(*columns, console=terminal()) as bar:
         task = bar.add_task("asking")
 
         def tell(progress: evaluation.Progress) -> None:
@@ -174,7 +188,7 @@ def _lines() -> Callable[[evaluation.Progress], None]:
         nonlocal last
         latest = progress.latest
         if latest and latest.error:
-            click.echo(f"{latest.question.id}: {visible(latest.error)}", err=True)
+            click.echo(visible(f"{latest.question.id}: {latest.error}"), err=True)
         now = time.monotonic()
         if now - last >= EVERY or progress.done == progress.total:
             last = now

@@ -1,6 +1,7 @@
 """The options that choose parts, shared by every verb that runs strategies."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,8 +142,8 @@ class Parts:
             yield Opened(
                 {name: self.make(name, retriever, lean) for name in self.strategies},
                 {
-                    "model_options": dict(options),
-                    "retriever_options": dict(self.retriever_options),
+                    "model_options": _told(options),
+                    "retriever_options": _told(self.retriever_options),
                     "corpus": getattr(manifest, "content_hash", None),
                     "fuse": fuse,
                     "reproducible": self.reproducible,
@@ -164,6 +165,15 @@ class Opened:
     strategies: dict[str, Strategy]
     record: dict[str, Json]
     lm: LanguageModel
+
+
+_SECRETS = re.compile(r"(^|_)(headers?|keys?|token|secret|password)$")
+"""Options that open a door. They decide no result, and run folders are given to others."""
+
+
+def _told(options: Mapping[str, str]) -> dict[str, Json]:
+    """Options as they are recorded."""
+    return {name: value for name, value in options.items() if not _SECRETS.search(name)}
 
 
 def options(command: Command) -> Command:

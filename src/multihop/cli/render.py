@@ -8,14 +8,15 @@ set a title or hide a line.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from multihop.cost import Prices
 from multihop.metrics import money
 from multihop.text import Json, Passage, Question
 from multihop.trace import Answer, LMCall, Search, Step, StopReason, Thought, Titles, Trace
+
+if TYPE_CHECKING:  # it takes time to import, and help and single lines need none of it
+    from rich.console import Console
 
 STOPS: dict[StopReason, str] = {
     "answered": "an answer was stated",
@@ -64,8 +65,10 @@ def snippet(text: str, width: int = SNIPPET) -> str:
     return text if len(text) <= width else text[:width].rsplit(" ", 1)[0].rstrip(" ,;") + " …"
 
 
-def terminal(*, stderr: bool = True) -> Console:
+def terminal(*, stderr: bool = True) -> "Console":
     """A console that reads nothing into what it prints."""
+    from rich.console import Console  # noqa: PLC0415
+
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -79,7 +82,7 @@ class Drawing:
         prices: Show what the run cost by this table too.
     """
 
-    console: Console
+    console: "Console"
     prompts: bool = False
     prices: Prices | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -208,6 +211,8 @@ class Drawing:
             self._print(("---", "dim"))
 
     def _print(self, *parts: tuple[str, str]) -> None:
+        from rich.text import Text  # noqa: PLC0415
+
         self.console.print(Text.assemble(*parts))
 
 

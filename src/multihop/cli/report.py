@@ -5,9 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from multihop.cli.render import visible
 from multihop.evaluation import Report
@@ -95,6 +92,10 @@ def markdown(reports: Sequence[Report]) -> str:
 
 
 def _table(reports: Sequence[Report]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - takes time, and help needs none of it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(highlight=False, markup=False, emoji=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")

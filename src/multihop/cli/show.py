@@ -40,7 +40,7 @@ def show(*, what: str | None, as_json: bool, prompts: bool, failed: bool) -> Non
     for number, trace in chain(first, traces):
         click.echo(_line(number, trace))
     hint = f"Replay one with: multihop show {path}:N" if first else f"{path}: no such trace."
-    click.echo(hint, err=True)
+    click.echo(visible(hint), err=True)
 
 
 def _latest() -> Path:

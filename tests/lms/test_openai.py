@@ -21,6 +21,7 @@ from multihop.errors import BadCompletion, BadInput, ContextTooLong, LMRefused, 
 from multihop.lms import openai_failures
 from multihop.lms.base import Prompt, Request, Turn, complete
 from multihop.lms.openai import OpenAILM
+from multihop.lms.pacing import PacedLM
 from multihop.trace import Tokens
 
 pytest.importorskip("aiohttp")
@@ -125,7 +126,7 @@ async def test_a_server_that_cannot_continue_a_turn_is_asked_for_the_next_senten
 
     bodies = [body for _, body in server.requests]
     assert first.text == "Next."
-    assert first.call.retries == 1
+    assert first.call.retries == 0  # asked otherwise, not once more
     assert bodies[1]["messages"][-1] == {
         "role": "user",
         "content": "Where was Lost Gravity made?\n"
@@ -200,7 +201,7 @@ async def test_max_completion_tokens_and_the_default_temperature_where_asked_for
     assert "max_tokens" not in body
     assert "temperature" not in body
     assert body["max_completion_tokens"] == 20
-    assert (first.call.retries, second.call.retries) == (2, 0)
+    assert (first.call.retries, second.call.retries) == (0, 0)
     assert second.call.warnings == ("The server refuses temperature 0; its own default was used.",)
 
 
@@ -564,7 +565,7 @@ async def test_a_model_that_thinks_gets_room_and_its_stop_strings_are_kept_here(
         (False, 4116),
         (False, 4116),
     ]
-    assert reply.call.retries == 1
+    assert reply.call.retries == 0
     assert reply.call.tokens == Tokens(10, None, 3)  # of the first; the second was closed early
 
 
@@ -769,7 +770,13 @@ async def test_garbage_in_a_whole_reply_is_a_bad_completion(server, open_lm, ans
         (Answer(events=['"text"']), "holds no completion"),
         (Answer(events=[{"hello": "world"}]), "holds no completion"),
         (Answer(events=[]), "open the model with stream=False"),
-        (Answer(b"<html>hello</html>", headers={"content-type": "text/html"}), "stream=False"),
+        (Answer(b"<html>hello</html>", headers={"content-type": "text/html"}), "<html>hello"),
+        (Answer({"hello": "world"}), "holds no completion but {'hello': 'world'}"),
+        (Answer(events=[chunk({"content": "x"}, index=-1)]), "sample -1 of 1"),
+        (Answer(events=[chunk({"content": "x"}, index="a")]), "sample 'a' of 1"),
+        (Answer(events=[chunk({"content": ["x"]})]), "no text"),
+        (Answer(events=[chunk({"content": 7})]), "no text"),
+        (Answer(events=[chunk({"reasoning": {"text": "x"}})]), "no text"),
         (chat("Mack Ri", finish=None), "without a finish reason"),
         (chat("Mack Ri", finish=None, done=False), "without a finish reason"),
         (chat("Mack Ri", finish=None, cut=True), "broke off"),
@@ -785,6 +792,58 @@ async def test_garbage_and_half_a_stream_are_bad_completions(server, lm, answer,
     with pytest.raises(BadCompletion, match=why):
         await complete(lm, ask())
     assert len(server.requests) == 1
+
+
+async def test_a_whole_reply_in_place_of_a_stream_is_read(server, lm):
+    server.answers = [whole("Mack Rides.")]
+    assert (await complete(lm, ask())).text == "Mack Rides."
+
+
+async def test_an_error_in_place_of_a_stream_is_told_and_tried_again(server, lm, pauses):
+    server.answers = [error("The model is loading.", 200), chat("x")]
+    reply = await complete(lm, ask())
+    assert (reply.text, reply.call.retries) == ("x", 1)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_server_that_sends_us_on_is_not_followed_with_the_key(
+    server, open_lm, code, stream, pauses
+):
+    other = FakeServer()
+    place = other.url.replace("//", "//ann:secret@") + "/chat/completions?key=secret"
+    server.answers = [Answer({}, code, {"location": place})]
+    with pytest.raises(LMRefused, match=f"{code}: it sends us on, to {other.url}/chat") as caught:
+        await ask_and_close(open_lm(stream=stream, headers={"api-key": "k-123456"}), ask())
+    other.close()
+    assert not other.requests
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("http://ann:hunter22@{}/v1", "hunter22"),
+        ("http://annabel:x@{}/v1", "annabel"),
+        ("http://ann:hunter%2022@{}/v1", "hunter 22"),
+        ("http://{}/v1?key=hunter22", "hunter22"),
+        ("http://{}/v1?a=b&key=hun%24ter", "hun$ter"),
+        ("http://{}/v1?a=b&key=hun%24ter", "hun%24ter"),
+    ],
+)
+async def test_a_key_in_the_address_is_never_shown(server, address, key, caplog):
+    lm = OpenAILM("m", address.format(server.url[7:-3]), max_retries=0, timeout=5)
+    server.answers = [error(f"Incorrect key: {key}", 401)]
+    with pytest.raises(LMRefused, match=r"Incorrect key: \*\*\*") as caught:
+        await ask_and_close(lm, ask())
+    assert key not in str(caught.value) + caplog.text + lm.name
+
+
+async def test_a_call_asked_otherwise_is_no_sign_of_a_busy_server(server, open_lm):
+    server.answers = [error("Unrecognized request argument supplied: stream_options"), chat("x")]
+    paced = PacedLM(open_lm(), 8)
+    assert (await ask_and_close(paced, ask())).text == "x"
+    assert (paced.bound, paced.refusals) == (8, 0)
 
 
 async def test_a_stream_that_breaks_before_its_first_text_is_tried_again(server, lm, pauses):
@@ -842,6 +901,12 @@ def test_the_name_tells_the_address_but_no_secret_in_it():
     ("options", "why"),
     [
         ({"url": "localhost:8000/v1"}, "begins with http"),
+        ({"url": "http://"}, "names no server"),
+        ({"url": "http://:80/v1"}, "names no server"),
+        ({"url": "http://ann:secret@/v1"}, "^'/v1' names no server"),
+        ({"url": "http://[::1/v1"}, "names no server"),
+        ({"url": "http://host:99999/v1"}, "names no server"),
+        ({"url": "http://host:port/v1"}, "names no server"),
         ({"model": ""}, "name of the model is empty"),
         ({"timeout": 0}, "timeout is 0"),
         ({"timeout": float("nan")}, "timeout is nan"),

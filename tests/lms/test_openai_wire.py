@@ -1,7 +1,9 @@
 """Requests and replies as they go over the wire, byte by byte."""
 
 import asyncio
+import contextlib
 import json
+import socket
 from typing import Self
 
 import pytest
@@ -152,6 +154,79 @@ async def test_a_name_and_password_in_the_address_take_the_keys_place():
         assert [event async for event in connections.ask("/x", {"stream": True}, 5)] == []
         await connections.aclose()
     assert b"authorization: basic yw5uonnly3jlda==" in server.heads[0].lower()
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("reply", "event"),
+    [
+        (b'{"n":\n 1}', {"n": 1}),
+        (b'\r\n{"n":\r\n 1}\r\n\r\n', {"n": 1}),
+        (b"<html>\n</html>", "<html>\n</html>\n"),
+        (b": ping\nevent: end\nretry: 3\nid: 4\n\n", None),
+        (b"", None),
+    ],
+)
+async def test_what_is_no_stream_of_events_is_given_as_it_is(size, reply, event):
+    parts = [reply[at : at + size] for at in range(0, len(reply), size)]
+    assert await taken_apart(*parts) == ([] if event is None else [event])
+
+
+async def test_lines_between_events_are_none():
+    assert await taken_apart(b'hello\ndata: {"n": 1}\n\nhello\n') == [{"n": 1}]
+
+
+@pytest.mark.parametrize("machine", ["machine 127.0.0.1", "default"])
+async def test_a_netrc_file_changes_nothing(machine, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text(f"{machine} login ann password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    async with Server(b"data: [DONE]\n\n") as server:
+        connections = Connections(server.url, "sk-1", {}, 5)
+        assert [event async for event in connections.ask("/x", {"stream": True}, 5)] == []
+        await connections.aclose()
+    assert b"authorization: bearer sk-1" in server.heads[0].lower()
+
+
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("excepted", ["", "example.org", "example.org:8000", "*"])
+async def test_a_proxy_of_the_environment_is_used_unless_it_excepts_the_server(
+    bare, excepted, monkeypatch
+):
+    async with Server(b"data: [DONE]\n\n") as proxy:
+        place = proxy.url.replace("//", "//ann:secret@")
+        monkeypatch.setenv("http_proxy", place[7:] if bare else place)
+        monkeypatch.setenv("no_proxy", excepted)
+        connections = Connections("http://example.org:8000/v1", "sk-1", {}, 5)
+        if excepted:
+            monkeypatch.setattr(connections._session.connector, "_resolve_host", refuse)
+            with pytest.raises(Lost):
+                await anext(connections.ask("/x", {"stream": True}, 5))
+            assert not proxy.heads
+        else:
+            assert [event async for event in connections.ask("/x", {"stream": True}, 5)] == []
+            [head] = proxy.heads
+            assert head.startswith(b"POST http://example.org:8000/v1/x HTTP/1.1\r\n")
+            assert b"proxy-authorization: basic yw5uonnly3jlda==" in head.lower()
+        await connections.aclose()
+
+
+async def refuse(*_, **__):
+    raise OSError("not asked")
+
+
+async def test_a_server_that_lets_nobody_in_was_not_reached():
+    with socket.socket() as deaf, contextlib.ExitStack() as waiting:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(3):  # fill its queue
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(deaf.getsockname())
+        connections = Connections(f"http://127.0.0.1:{deaf.getsockname()[1]}", "k", {}, 0.1)
+        with pytest.raises(Lost, match=r"no connection within 0\.09 s") as caught:
+            await anext(connections.ask("/x", {}, 5))
+        assert caught.value.unreached
+        await connections.aclose()
 
 
 async def test_a_server_that_is_not_there_was_not_reached():

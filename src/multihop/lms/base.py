@@ -96,7 +96,8 @@ class Piece:
         thinking: What a thinking model wrote before its answer; never part of `text`.
         sent: The prompt as it went out, when that is not `prompt.text`; on the first piece.
         retries: Failed attempts before this stream began; on the first piece. A backend may
-            tell of each at once, with an empty piece before it waits.
+            tell of each at once, with an empty piece before it waits. A server that wanted to
+            be asked otherwise has not failed.
         warnings: What could not be asked as wanted, in words; on the first piece.
         ids: Token ids of `text`, where the backend tells them.
         fused: Read from an earlier call's stream instead of asked for; on the first piece.

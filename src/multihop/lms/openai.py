@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms import openai_wire
 from multihop.lms.base import Finish, Piece, Request
-from multihop.lms.openai_failures import Failures, is_too_long, said, shown, status
+from multihop.lms.openai_failures import Failures, in_address, is_too_long, said, shown, status
 from multihop.lms.openai_plan import Plan
 from multihop.lms.stops import StopCutter
 from multihop.lms.thinking import ThinkingSplitter
@@ -140,8 +140,16 @@ class OpenAILM:
         url = url or os.environ.get("OPENAI_BASE_URL") or None
         if not model:
             raise BadInput("The name of the model is empty.")
+        bare = (url or "").rpartition("@")[2]  # before it stand a name and a password
         if url and not url.startswith(("http://", "https://")):
-            raise BadInput(f"{url!r} is no address of a server: it begins with http or https.")
+            raise BadInput(f"{bare!r} is no address of a server: it begins with http or https.")
+        if url:
+            try:
+                there = urlsplit(url).hostname and urlsplit(url).port != 0
+            except ValueError:
+                there = False
+            if not there:
+                raise BadInput(f"{bare!r} names no server: it is like http://HOST:PORT/v1.")
         for word, value, least in (
             ("timeout", timeout, 0.001),
             ("max_retries", max_retries, 0),
@@ -171,7 +179,7 @@ class OpenAILM:
         self._headers = dict(headers or {})
         self._timeout = timeout
         self._opened = thinking == "open"
-        secrets = (key, *self._headers.values())
+        secrets = (key, *self._headers.values(), *in_address(self.url))
         self._failures = Failures(self.name, self.url, key_env, secrets, timeout, max_retries)
         self._identity: dict[str, Json] = {
             "url": shown(self.url),
@@ -220,7 +228,7 @@ class OpenAILM:
         """
         plan, nothing = self._plan, Tokens()
         spent = nothing
-        began, attempts, failed = time.perf_counter(), 0, 0
+        began, failed = time.perf_counter(), 0  # asking otherwise is no failure
         without_chat: Exception | None = None
         while True:
             begun = False
@@ -231,7 +239,7 @@ class OpenAILM:
                             begun = self._answered = True
                             self._learn(plan)
                             piece = replace(  # noqa: PLW2901
-                                piece, retries=attempts, warnings=plan.warnings(request)
+                                piece, retries=failed, warnings=plan.warnings(request)
                             )
                         if spent is not nothing:
                             counts = spent + (piece.tokens or Tokens())
@@ -259,11 +267,10 @@ class OpenAILM:
                     if refusal:
                         raise refusal from None
                     failed += 1
-                    yield Piece("", retries=attempts + 1)  # told before the wait
+                    yield Piece("", retries=failed)  # told before the wait
                     await self._failures.wait(failure, failed, began, known=self._answered)
             else:
                 return
-            attempts += 1
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate one token per three bytes of UTF-8: a third too many for English prose."""
@@ -349,14 +356,17 @@ class OpenAILM:
         self, samples: Sequence[_Sample], choice: Any, request: Request, plan: Plan
     ) -> Piece | None:
         """What a chunk adds to its sample, once it is more than thinking."""
-        index = int(_of(choice, "index") or 0)
-        if index >= len(samples):
-            raise self._failures.bad(f"sample {index} of {len(samples)} came, counted from 0")
+        index = _of(choice, "index") or 0
+        if index not in range(len(samples)):
+            raise self._failures.bad(f"sample {index!r} of {len(samples)} came, counted from 0")
         sample = samples[index]
         if sample.finish:  # what comes after a stop string
             return None
         logprobs = _logprobs(choice) if request.logprobs else ()
-        text = sample.take(*_texts(choice, plan), logprobs)
+        written, thinking = _texts(choice, plan)
+        if not (isinstance(written, str) and isinstance(thinking, str)):
+            raise self._failures.bad(f"the text of a choice is no text: {choice!r:.200}")
+        text = sample.take(written, thinking, logprobs)
         if sample.splitter.stray:
             raise self._failures.bad(
                 "a lone </think> came, so what came before it was thinking and not the answer. "
@@ -429,11 +439,11 @@ def _of(found: Any, name: str) -> Any:
     return found.get(name) if isinstance(found, dict) else None
 
 
-def _texts(choice: Any, plan: Plan) -> tuple[str, str]:
+def _texts(choice: Any, plan: Plan) -> tuple[Any, Any]:
     """Text and thinking of a choice, or of a chunk of one."""
     if not plan.chat:
         return _of(choice, "text") or "", ""
-    part = _of(choice, "delta" if plan.stream else "message")
+    part = _of(choice, "delta") or _of(choice, "message")  # the latter where all came at once
     thinking = _of(part, "reasoning_content") or _of(part, "reasoning")
     return _of(part, "content") or "", thinking or ""
 
@@ -441,8 +451,8 @@ def _texts(choice: Any, plan: Plan) -> tuple[str, str]:
 def _logprobs(choice: Any) -> tuple[float, ...]:
     found = _of(choice, "logprobs")
     # llama.cpp gives completions the form of chat.
-    of_tokens = _of(found, "content") or ()
-    values = [token["logprob"] for token in of_tokens]
+    of_tokens = _of(found, "content")
+    values = [_of(token, "logprob") for token in of_tokens or ()]
     return tuple(values or _of(found, "token_logprobs") or ())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from multihop.errors import BadCompletion, ContextTooLong, LMError, LMRefused, LMUnavailable
 
@@ -151,6 +151,14 @@ def shown(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+
+
+def in_address(url: str) -> tuple[str, ...]:
+    """What may be a key in an address: user name, password, values of query fields."""
+    parts = urlsplit(url)
+    found = (parts.username, parts.password, *(value for _, value in parse_qsl(parts.query)))
+    given = [part for part in found if part]
+    return tuple(dict.fromkeys([*given, *map(unquote, given), *map(quote, given)]))
 
 
 def status(failure: Exception) -> int:

@@ -13,13 +13,17 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
     import aiohttp
 
 _LINGER = 0.1
 """Seconds that a finished stream may take to end in order; its connection then serves again."""
+
+_FIELDS = (b":", b"event:", b"id:", b"retry:")
+"""How lines of events begin that hold no data."""
 
 
 class Refused(Exception):
@@ -64,7 +68,7 @@ class Connections:
 
     Args:
         url: The server's API. User name and password in it take the key's place; query fields
-            are sent along.
+            are sent along. A proxy for it is taken from the environment.
         key: Sent as the bearer's.
         headers: Sent with every request.
         timeout: Seconds to wait for a connection, at most 10; `ask` has its own.
@@ -77,12 +81,19 @@ class Connections:
         named = {name: os.environ[at] for name, at in of_openai.items() if os.environ.get(at)}
         bearer = {} if urlsplit(url).username else {"authorization": f"Bearer {key}"}
         self._url = url
+        # Not `trust_env`: aiohttp then reads ~/.netrc at every call, and refuses a call whose
+        # host is named there, since it has a key already.
+        proxy = None
+        if not proxy_bypass(urlsplit(url).netloc.rpartition("@")[2]):
+            proxy = getproxies().get(urlsplit(url).scheme)
+        if proxy and "://" not in proxy:
+            proxy = f"http://{proxy}"
         self._session = aiohttp.ClientSession(
             # The caller bounds the calls. Servers close idle connections after 5 s.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
             headers={**bearer, **named, "content-type": "application/json", **headers},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(timeout, 10)),
-            trust_env=True,  # proxies
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(0.9 * timeout, 10)),
+            proxy=proxy,
         )
 
     async def ask(
@@ -96,7 +107,8 @@ class Connections:
             seconds: Time to wait for the server in all, the caller's own between events aside.
 
         Raises:
-            Refused: The server said no.
+            Refused: The server said no, or wants to be asked elsewhere: a POST cannot be sent on
+                as it is, and its headers may be keys.
             Lost: The connection failed.
             TimeoutError: It took longer.
             ValueError: What came is not JSON.
@@ -109,9 +121,13 @@ class Connections:
         try:
             began = time.monotonic()
             async with asyncio.timeout(seconds):
-                response = await self._session.post(url, data=content)
+                response = await self._session.post(url, data=content, allow_redirects=False)
             try:
                 left = seconds - (time.monotonic() - began)
+                if 300 <= response.status < 400:
+                    elsewhere = response.headers.get("location", "")
+                    place = _shown(url, elsewhere) if elsewhere else "no address"
+                    raise Refused(f"it sends us on, to {place}", response.status)
                 if response.ok and body.get("stream"):
                     async with aclosing(_events(response.content, left)) as events:
                         async for event in events:
@@ -125,6 +141,9 @@ class Connections:
                 yield json.loads(content) if is_json else content.decode(errors="replace")
             finally:
                 response.close()  # a connection read to its end was given back before
+        except aiohttp.ConnectionTimeoutError as failure:
+            words = f"no connection within {self._session.timeout.sock_connect:g} s"
+            raise Lost(words, unreached=True) from failure
         except TimeoutError:  # some are of the errors below too
             raise
         except (aiohttp.ClientError, OSError) as failure:
@@ -137,8 +156,11 @@ class Connections:
 
 
 async def _events(content: "aiohttp.StreamReader", left: float) -> AsyncGenerator[Any, None]:
-    """The data of server-sent events, up to [DONE]; what a read brings is taken apart at once."""
-    held, data = b"", b""
+    """The data of server-sent events, up to [DONE]; what a read brings is taken apart at once.
+
+    What is no event at all, as from a server that does not stream, is given as it is.
+    """
+    held, data, other, begun = b"", b"", b"", False
     while True:
         since = time.monotonic()
         async with asyncio.timeout(max(left, 0)):
@@ -157,12 +179,28 @@ async def _events(content: "aiohttp.StreamReader", left: float) -> AsyncGenerato
                                 pass
                     return
                 event = json.loads(data)
-                data = b""
-                if isinstance(event, dict) and event.get("error"):
-                    raise Refused(event)
+                data, begun = b"", True
+                _check(event)
                 yield event
+            elif not begun and line.strip() and not line.startswith(_FIELDS):
+                other += line + b"\n"
         if not part:
+            if other and not begun:
+                event = _json_or_text(other)
+                _check(event)
+                yield event
             return
+
+
+def _check(event: object) -> None:
+    if isinstance(event, dict) and event.get("error"):
+        raise Refused(event)
+
+
+def _shown(url: str, elsewhere: str) -> str:
+    """Where a server sends us, less what may be a key."""
+    parts = urlsplit(urljoin(url, elsewhere))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _json_or_text(content: bytes) -> object:

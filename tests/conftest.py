@@ -40,5 +40,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("MULTIHOP_RUNS", str(tmp_path / "runs"))
-    for name in [n for n in os.environ if n.endswith("_API_KEY") or n == "MULTIHOP_CACHE_DIR"]:
-        monkeypatch.delenv(name)
+    for name in list(os.environ):
+        ours = name.startswith("MULTIHOP_") and name not in ("MULTIHOP_RUNS", "MULTIHOP_SHARED")
+        if ours or name.endswith("_API_KEY"):
+            monkeypatch.delenv(name)

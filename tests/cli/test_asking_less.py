@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from multihop import runs
+
 CHAIN = "Ode was written by Eva. Eva was born at Zug. So the answer is: Zug."
 
 
@@ -51,6 +53,19 @@ def test_a_repeated_run_with_a_cache_asks_nothing(multihop, index, chain, questi
     assert "Cache: 12 of 12 LM calls were replayed." in again.err
     assert means(again)["sent_calls"] == 0
     assert means(again)["lm_calls"] == means(first)["lm_calls"]
+
+
+@pytest.mark.parametrize("option", ["--no-fuse", "--reproducible"])
+def test_who_wants_nothing_read_on_is_given_no_such_text_by_the_cache(
+    multihop, index, chain, questions, option
+):
+    command = ("eval", questions, "--index", index, "-m", chain, "--json", "--cache")
+    multihop(*command)
+    done = multihop(*command, option)
+    assert "Cache: 0 of 12 LM calls were replayed." in done.err
+    folder = Path(done.err.split("Run folder: ")[1].splitlines()[0])
+    assert not any(call.fused for _, run in runs.read(folder / runs.TRACES) for call in run.calls)
+    assert "Cache: 0 of 0" in multihop(*command, option).err  # the same run, asked to its end
 
 
 def test_an_edited_script_is_another_model_to_the_cache(

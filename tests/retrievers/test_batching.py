@@ -223,3 +223,15 @@ async def test_it_passes_on_the_name_the_manifest_and_closing():
 def test_limits_below_one_are_refused(limits):
     with pytest.raises(BadInput, match="must be at least 1"):
         BatchedRetriever(Slow(), **limits)
+
+
+async def test_a_query_that_cannot_be_compared_disturbs_nobody_who_waits():
+    slow = Slow()
+    batched = BatchedRetriever(slow, at_once=1)
+    first, second = (asyncio.create_task(batched.search([Query(x)], 2)) for x in "ab")
+    await asyncio.sleep(0)
+    with pytest.raises(TypeError):
+        await batched.search([Query("c", ["a list", "for a tuple"])], 2)
+    slow.gate.release()
+    slow.gate.release()
+    assert [len(found) for found in await asyncio.gather(first, second)] == [1, 1]

@@ -51,6 +51,8 @@ class CachedLM(LMWrapper):
     Args:
         lm: Who answers.
         store: Where replies are kept; it may be shared, and closing the model leaves it open.
+        kind: Replies are given again to callers of the same kind alone, as "fused" where they
+            may have been read on from other streams.
 
     Attributes:
         hits: Calls answered from the store.
@@ -58,12 +60,12 @@ class CachedLM(LMWrapper):
         joined: Calls that were answered by an equal one made at the same time.
     """
 
-    def __init__(self, lm: LanguageModel, store: ReplyStore) -> None:
+    def __init__(self, lm: LanguageModel, store: ReplyStore, *, kind: str = "") -> None:
         super().__init__(lm)
         self.store = store
         self.hits = self.misses = self.joined = 0
         self._counting = threading.Lock()
-        self._model = sha256(_canonical([_KEYS, lm.name, dict(identity(lm))]))
+        self._model = sha256(_canonical([_KEYS, kind, lm.name, dict(identity(lm))]))
 
     def key(self, request: Request) -> bytes:
         """What a reply to this request is kept under."""

@@ -39,6 +39,7 @@ def layered(
     if hasattr(lm, "stream_batch") and not exact:
         lm = BatchedLM(cast(BatchingLM[Any], lm))
     lm = PacedLM(lm, 1 if exact else min(in_flight, slots))
-    if fuse and not exact:
+    fuse = fuse and not exact
+    if fuse:
         lm = FusingLM(lm)
-    return CachedLM(lm, cache) if cache else lm
+    return CachedLM(lm, cache, kind="fused" if fuse else "") if cache else lm

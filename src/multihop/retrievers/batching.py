@@ -18,6 +18,7 @@ class _Call:
 
     queries: Sequence[Query]
     k: int
+    asked: frozenset[Query]
     found: asyncio.Future[list[list[Hit]]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -77,7 +78,7 @@ class BatchedRetriever:
         Raises:
             RetrieverError: The search failed, for these very queries.
         """
-        call = _Call(queries, k)
+        call = _Call(queries, k, frozenset(queries))
         self.queries += len(queries)
         self._waiting.append(call)
         self._next()
@@ -106,7 +107,7 @@ class BatchedRetriever:
         asked: set[Query] = set()
         while self._waiting and len(asked) < self.batch:
             call = self._waiting.popleft()
-            more = asked.union(call.queries)
+            more = asked | call.asked
             if call.found.done():
                 pass  # its caller went away
             elif not taken or (

@@ -26,7 +26,7 @@ from multihop.lms.pacing import PacedLM
 from multihop.lms.wrapper import LMWrapper, innermost
 from multihop.trace import Tokens
 
-CROWDED = 0.1
+CROWDED = 0.05
 """Seconds that a stream stays open, unread, while other calls wait for its place. A local search
 takes less; whoever searches for longer asks anew."""
 

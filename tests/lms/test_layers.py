@@ -118,6 +118,8 @@ async def test_no_more_calls_are_in_flight_than_the_backend_has_slots():
     inner.slots = 2
     assert layered(inner, in_flight=8).lm.most == 2
     assert layered(inner, in_flight=1).lm.most == 1
+    assert not layered(inner).lm.adaptive
+    assert layered(ScriptedLM()).lm.adaptive
 
 
 async def test_streams_kept_open_give_way_to_other_tasks():

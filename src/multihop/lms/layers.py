@@ -26,8 +26,9 @@ def layered(
     Args:
         lm: A backend. One opened with `reproducible` is neither fused nor batched, and asked
             one call after the other.
-        in_flight: Most calls at a time; fewer where the backend has fewer `slots`, so that
-            calls wait where it is known who keeps them waiting.
+        in_flight: Most calls at a time. A backend that has an attribute `slots` gets no more than
+            that, so that calls wait where it is known who keeps them waiting, and always as
+            many: it is no server that others use too.
         fuse: Go on with open streams; see `FusingLM`.
         cache: Where replies are kept; None keeps none.
 
@@ -35,10 +36,11 @@ def layered(
         BadInput: `in_flight` is below 1.
     """
     exact = bool(getattr(lm, "reproducible", False))
-    slots = int(getattr(lm, "slots", in_flight))
+    slots: int | None = getattr(lm, "slots", None)
     if hasattr(lm, "stream_batch") and not exact:
         lm = BatchedLM(cast(BatchingLM[Any], lm))
-    lm = PacedLM(lm, 1 if exact else min(in_flight, slots))
+    most = in_flight if slots is None else min(in_flight, slots)
+    lm = PacedLM(lm, 1 if exact else most, adaptive=slots is None)
     fuse = fuse and not exact
     if fuse:
         lm = FusingLM(lm)

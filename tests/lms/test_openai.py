@@ -839,6 +839,24 @@ async def test_a_key_in_the_address_is_never_shown(server, address, key, caplog)
     assert key not in str(caught.value) + caplog.text + lm.name
 
 
+@pytest.mark.parametrize("length", range(188, 202, 2))
+@pytest.mark.parametrize("stream", [True, False])
+async def test_half_a_key_is_not_shown_where_a_message_is_cut(
+    server, open_lm, monkeypatch, length, stream
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecret")
+    words = "x" * length
+    failures = [
+        ({"odd": words + "sk-verysecret"}, 200, BadCompletion),
+        ({"error": {"message": words + 300 * "y" + "sk-verysecret"}}, 401, LMRefused),
+    ]
+    for body, code, kind in failures:
+        server.answers = [Answer(body, code)]
+        with pytest.raises(kind) as caught:
+            await ask_and_close(open_lm(stream=stream), ask())
+        assert "sk-" not in str(caught.value)
+
+
 async def test_a_call_asked_otherwise_is_no_sign_of_a_busy_server(server, open_lm):
     server.answers = [error("Unrecognized request argument supplied: stream_options"), chat("x")]
     paced = PacedLM(open_lm(), 8)

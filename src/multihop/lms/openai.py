@@ -365,7 +365,9 @@ class OpenAILM:
         logprobs = _logprobs(choice) if request.logprobs else ()
         written, thinking = _texts(choice, plan)
         if not (isinstance(written, str) and isinstance(thinking, str)):
-            raise self._failures.bad(f"the text of a choice is no text: {choice!r:.200}")
+            raise self._failures.bad(
+                f"the text of a choice is no text: {self._failures.found(choice)}"
+            )
         text = sample.take(written, thinking, logprobs)
         if sample.splitter.stray:
             raise self._failures.bad(
@@ -398,7 +400,7 @@ class OpenAILM:
             return choices
         if choices is None and plan.stream and _of(event, "usage"):
             return []
-        held = "an empty list of choices" if choices == [] else repr(event)[:200]
+        held = "an empty list of choices" if choices == [] else self._failures.found(event)
         raise self._failures.bad(f"the reply holds no completion but {held}")
 
     def _finished(self, samples: list[_Sample], plan: Plan) -> list[_Sample]:

@@ -65,7 +65,7 @@ class Failures:
                 f"{self.name}: the stream had not ended after {self.timeout:g} s of waiting. "
                 "Give the model a longer timeout, or fewer tokens to write."
             )
-        return self.bad(f"the stream broke off ({said(failure)})")
+        return self.bad(f"the stream broke off ({self._said(failure)})")
 
     def refusal(self, failure: Exception, model: str, room: int) -> LMError | None:
         """The error that no retry would mend, or None.
@@ -75,7 +75,7 @@ class Failures:
             model: The model's or the adapter's name as it was sent.
             room: Tokens that were to be generated.
         """
-        code, words = status(failure), self._clean(said(failure))
+        code, words = status(failure), self._said(failure)
         here = f"{self._server} answers {code}: {words}"
         if code in (401, 403):
             return LMRefused(f"{here}. Check the key in {self.key_env}.")
@@ -108,7 +108,7 @@ class Failures:
         Raises:
             LMUnavailable: It was the last attempt, or waiting longer would be useless.
         """
-        words = self._clean(said(failure))
+        words = self._said(failure)
         if isinstance(failure, TimeoutError) or "Timeout" in type(failure).__name__:
             words = f"no answer within {self.timeout:g} s"
         if getattr(failure, "unreached", False) and not known:
@@ -133,6 +133,13 @@ class Failures:
     def _server(self) -> str:
         address = shown(self.url)
         return f"{self.name}: the server" + ("" if address in self.name else f" at {address}")
+
+    def found(self, reply: object) -> str:
+        """The beginning of what came, for a message."""
+        return self._clean(repr(reply))[:200]
+
+    def _said(self, failure: Exception) -> str:
+        return self._clean(said(failure))[:500].rstrip(".")
 
     def _clean(self, text: str) -> str:
         for secret in self.secrets:
@@ -173,7 +180,7 @@ def said(failure: Exception) -> str:
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or json.dumps(body)
     if body:
-        return str(body).strip()[:500].rstrip(".")
+        return str(body).strip().rstrip(".")
     return str(failure).strip() or type(failure).__name__
 
 

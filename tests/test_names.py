@@ -103,6 +103,7 @@ def test_options_are_read_as_the_types_that_a_part_declares(
         ("on", "1"),
         ("share", "true"),
         ("fields", "[]"),
+        ("fields", "[" * 100_000),
     ],
 )
 def test_an_option_of_another_type_is_refused(monkeypatch, option, text) -> None:

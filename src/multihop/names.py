@@ -203,7 +203,7 @@ def _read(text: str, hint: object, where: str) -> object:
         return tuple(text.split(","))
     try:
         value: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     words = {
         int: "a whole number",
@@ -221,7 +221,7 @@ def _read(text: str, hint: object, where: str) -> object:
         if fits:
             return value
     if expected := [word for kind, word in words.items() if kind in origins]:
-        raise BadInput(f"{where}: expected {' or '.join(expected)}, found {text!r}.")
+        raise BadInput(f"{where}: expected {' or '.join(expected)}, found {text[:80]!r}.")
     return value
 
 

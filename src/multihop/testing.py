@@ -172,7 +172,7 @@ def scripted_lm(path: str) -> ScriptedLM:
     The file is a JSON object: `rules`, a list of objects with `prompt`, a regular expression
     searched in the prompt's text (its dot matches line ends), and `text`, what is written, or
     `error`, what is raised as an LMError; the first rule that matches counts. `delay`: seconds
-    that each call takes. `pieces`: as in `ScriptedLM`.
+    that each call takes, at most a day. `pieces`: as in `ScriptedLM`.
 
     Raises:
         BadInput: No such file, or it says something else.
@@ -180,28 +180,46 @@ def scripted_lm(path: str) -> ScriptedLM:
     try:
         text = Path(path).read_text(encoding="utf-8")
         content = json.loads(text)
-        rules = [(re.compile(rule["prompt"], re.DOTALL), rule) for rule in content["rules"]]
-        delay, pieces = float(content.get("delay", 0)), int(content.get("pieces", 0))
+        rules = [_rule(rule) for rule in content["rules"]]
+        delay, pieces = _pace(**{k: v for k, v in content.items() if k in ("delay", "pieces")})
     except FileNotFoundError:
         raise BadInput(f"{path}: there is no such script.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, re.error) as broken:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, re.error) as broken:
         raise BadInput(
             f"{path}: not a script ({type(broken).__name__}: {broken}). It is a JSON object "
             'as {"rules": [{"prompt": "Q: Where.*A:$", "text": "In Ulm."}]}.'
         ) from None
 
     def respond(request: Request) -> str:
-        for pattern, rule in rules:
+        for pattern, text, error in rules:
             if pattern.search(request.prompt.text):
-                if "error" in rule:
-                    raise LMError(str(rule["error"]))
-                return str(rule["text"])
+                if error is not None:
+                    raise LMError(error)
+                return text
         raise LMError(f"{path}: no rule matches a prompt ending in {request.prompt.text[-80:]!r}.")
 
     lm = ScriptedLM(respond=respond, pieces=pieces, delay=delay, keep=False)
     lm.name = f"scripted:{path}"
     lm.identity = {"script": hashlib.sha256(text.encode()).hexdigest()}
     return lm
+
+
+def _pace(delay: object = 0, pieces: object = 0) -> tuple[float, int]:
+    """Seconds a call and letters a piece."""
+    if not (isinstance(delay, int | float) and 0 <= delay <= 86_400):
+        raise ValueError(f"delay is {delay!r}")
+    if not (isinstance(pieces, int) and pieces >= 0):
+        raise ValueError(f"pieces is {pieces!r}")
+    return float(delay), pieces
+
+
+def _rule(rule: Mapping[str, object]) -> tuple[re.Pattern[str], str, str | None]:
+    """A rule's pattern, its text, and its error if it has one."""
+    prompt, error = rule["prompt"], rule.get("error")
+    text = rule["text"] if error is None else ""
+    if not (isinstance(prompt, str) and isinstance(text, str) and isinstance(error, str | None)):
+        raise TypeError(f"a rule's prompt, text and error are texts, found {dict(rule)}")
+    return re.compile(prompt, re.DOTALL), text, error
 
 
 class ScriptedRetriever:

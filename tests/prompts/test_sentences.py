@@ -91,3 +91,13 @@ def test_one_word_after_the_border_is_looked_at():
 def test_only_a_last_word_that_may_go_on_is_left_out(end):
     whole = whole_words(f"So the answer is: Ulm{end}")
     assert whole == ("So the answer is: " if not end else f"So the answer is: Ulm{end}")
+
+
+@pytest.mark.parametrize("split", [light, pytest.param(spacy, marks=pytest.mark.spacy)])
+@pytest.mark.parametrize("half", ["\ud800", "\ude00\ud83d", "a\ud800b", "\ud800\u0301"])
+def test_halves_of_surrogate_pairs_end_no_run_and_are_kept(split, half):
+    text = f"He wrote {half} here. It is {half}. \U0001f600 {half}{half} End."
+    sentences = split(text)
+    assert sentences[0].strip() == f"He wrote {half} here."
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+    assert first_sentence(half, split) == half

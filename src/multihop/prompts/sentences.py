@@ -22,6 +22,8 @@ _NOTE = re.compile(r"\s*\[[^\]]*$")  # of a footnote's number, which belongs to 
 _PAIRS = ("()", "[]", "{}", "“”", "‘’", "«»", "「」", "『』")
 _QUOTED = re.compile(r"(?<!\S)'.*?'(?!\w)")
 
+_HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: no splitter takes them
+
 MARKS = ".!?。！？؟।…"
 """One of these, or a line break, stands at the end of a sentence."""
 
@@ -36,8 +38,12 @@ def light(text: str) -> list[str]:
 
     found: list[str] = []
     for line in text.splitlines(keepends=True):
-        fresh = True
-        for piece in segment("en", line):
+        fresh, at = True, 0
+        whole = _HALVES.sub("\ufffd", line)
+        for part in segment("en", whole):
+            begin = whole.index(part, at)
+            at = begin + len(part)
+            piece = line[begin:at]
             if found and not fresh and piece[:1].islower():
                 found[-1] += piece
             else:
@@ -61,7 +67,8 @@ def spacy(text: str) -> list[str]:
     Raises:
         MissingExtra: spaCy or the model is not installed.
     """
-    return [sentence.text for sentence in _english()(text).sents]
+    sentences = _english()(_HALVES.sub("\ufffd", text)).sents
+    return [text[sentence.start_char : sentence.end_char] for sentence in sentences]
 
 
 def spacy_tokens(text: str) -> int:

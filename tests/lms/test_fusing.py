@@ -233,14 +233,15 @@ async def test_a_stream_that_broke_while_it_waited_is_asked_for_anew():
     assert len(inner.requests) == 2
 
 
-async def test_an_engine_that_contradicts_itself_ends_the_text_with_a_warning():
+@pytest.mark.parametrize("anew", [" Never.", " Eva", ""])
+async def test_an_engine_that_contradicts_itself_ends_the_text_with_a_warning(anew):
     class Fickle(NextWordLM):
         def __init__(self):
             super().__init__(follows)
 
         async def stream(self, request):
             if self.requests:
-                self.next_word = lambda _: " Never."
+                self.next_word = lambda text: "" if text.endswith(anew or "Eva.") else anew
             async with aclosing(super().stream(request)) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -250,6 +251,7 @@ async def test_an_engine_that_contradicts_itself_ends_the_text_with_a_warning():
     first, _ = await sentence(lm, cut)
     reply = await complete(lm, replace(cut, prompt=Prompt(f"Q: Where?\nA: {first}")))
     assert reply.samples[0].finish == "length"
+    assert reply.call.fused
     assert reply.call.warnings == ("The engine wrote another text when it was asked anew.",)
 
 
@@ -504,6 +506,8 @@ async def test_what_two_requests_wrote_for_one_text_is_added_up(limit):
     first, one = await sentence(lm, cut)
     two = await complete(lm, replace(cut, prompt=Prompt(f"Q: Where?\nA: {first}")))
     assert one.call.tokens.generated + two.call.tokens.generated == inner.written
+    assert two.call.tokens.prompt == 8
+    assert not two.call.fused  # it was sent
     assert lm.asked == len(inner.requests) == 2
 
 
@@ -519,7 +523,6 @@ async def test_a_part_of_the_counts_is_not_passed_off_as_the_sum():
     cut = replace(REQUEST, max_tokens=8)
     first, _ = await sentence(lm, cut)
     two = await complete(lm, replace(cut, prompt=Prompt(f"Q: Where?\nA: {first}")))
-    assert two.call.fused
     assert two.call.tokens == Tokens()
 
 
@@ -606,7 +609,7 @@ async def test_the_fold_of_pieces_says_what_was_fused():
     class Marked(ScriptedLM):
         async def stream(self, request):
             yield Piece(" a", fused=True)
-            yield Piece(" b", finish="stop")
+            yield Piece(" b", finish="stop", fused=True)
 
     reply = await complete(Marked(), REQUEST)
     assert reply.call.fused

@@ -100,7 +100,9 @@ class Piece:
             be asked otherwise has not failed.
         warnings: What could not be asked as wanted, in words; on the first piece.
         ids: Token ids of `text`, where the backend tells them.
-        fused: Read from an earlier call's stream instead of asked for; on the first piece.
+        fused: Read from an earlier call's stream instead of asked for; on every piece. Where the
+            rest had to be asked for after all, its pieces are not, and so the call is not: the
+            text read before was then compared with that of its own request.
         replayed: Read from a cache instead of asked for; on the first piece. `tokens` is then
             what the call cost when it was made.
     """
@@ -226,7 +228,7 @@ async def complete(
             sample.finish = piece.finish or sample.finish
             tokens, sent = piece.tokens or tokens, piece.sent or sent
             retries, warnings = max(retries, piece.retries), piece.warnings or warnings
-            fused, replayed = fused or piece.fused, replayed or piece.replayed
+            fused, replayed = piece.fused, replayed or piece.replayed
             if until and not sample.finish and piece.text:
                 try:
                     had_enough = until(sample.text)

@@ -186,6 +186,7 @@ def _replay(record: Record, samples: int) -> Iterator[Piece]:
     kept = [(name, columns[name]) for name in _KEPT if name in columns]
     lists = frozenset(name for name, _ in kept if isinstance(_KEPT[name], tuple))
     counts = columns.get("tokens")
+    fused = False
     for number, text in enumerate(columns["text"]):
         values: dict[str, Any] = {
             name: tuple(column[number]) if name in lists else column[number]
@@ -196,6 +197,7 @@ def _replay(record: Record, samples: int) -> Iterator[Piece]:
         piece = Piece(text, replayed=number == 0, **values)
         if piece.finish:
             unfinished.discard(piece.index)
+        fused = piece.fused
         yield piece
     for index in sorted(unfinished):
-        yield Piece("", index, "cut")
+        yield Piece("", index, "cut", fused=fused)

@@ -59,7 +59,7 @@ class FusingLM(LMWrapper):
             server writes meanwhile is lost when the prompt changed.
 
     Attributes:
-        fused: Requests served from an earlier stream, at least in part.
+        fused: Requests served from an earlier stream; of some the rest had to be asked for.
         asked: Requests passed on.
     """
 
@@ -212,9 +212,12 @@ class FusingLM(LMWrapper):
                 known = len(written)
                 written += piece.text
                 counts = _both(spent, piece.tokens)
-                if not (served.startswith(written) or written.startswith(served)):
+                same = written.startswith(served) or (
+                    served.startswith(written) and not piece.finish
+                )
+                if not same:
                     words = "The engine wrote another text when it was asked anew."
-                    yield Piece("", finish="length", tokens=counts, warnings=(words,))
+                    yield Piece("", 0, "length", tokens=counts, fused=True, warnings=(words,))
                     return
                 yield replace(piece, text=written[max(known, len(served)) :], tokens=counts)
 

@@ -54,16 +54,15 @@ def rows(full: bool) -> list[Row]:
         "utf-8",
     )
     ours, made = build(corpus, size, full)
-    lucene, theirs = LuceneOrNot(corpus, size), []
+    lucene = LuceneOrNot(corpus, size)
     made += lucene.build(ours)
     made += first(ours, full)
 
     rounds = [(search(ours, corpus), lucene.search()) for _ in range(ROUNDS)]
     for asked in ASKED:
         made += latencies(asked, [(own[asked], peer.get(asked)) for own, peer in rounds], full)
-    theirs = lucene.rows()
     made += rates(ours, corpus)
-    return made + theirs + bm25s(corpus, full)
+    return made + lucene.rows() + bm25s(corpus, full)
 
 
 # --- Ours ------------------------------------------------------------------------------------
@@ -277,6 +276,8 @@ class LuceneOrNot:
         self._made: list[Row] = []
         self._classpath = ""
         try:
+            if not shutil.which("javac"):
+                raise FileNotFoundError("javac is not installed")
             jar = lucene_jar()
             classes = FILES / "classes"
             source = HERE / "lucene" / "LuceneBench.java"

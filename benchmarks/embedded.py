@@ -2,13 +2,10 @@
 
     python benchmarks/embedded.py [--full]
 
-Counts are exact; seconds depend on what else the machine does. With --full also: how many
-chains change when texts are read on from open streams, and whether `reproducible` runs are
-equal, over 200 dev questions where MULTIHOP_SHARED is there, else over the shipped ones.
+Counts are exact; seconds depend on what else the machine does.
 """
 
 import asyncio
-import os
 import sys
 import tempfile
 import time
@@ -31,29 +28,10 @@ from multihop.trace import Trace, trace
 
 Asked = list[tuple[Question, BM25]]
 
-LEAN = {"k": 2, "max_passages": 4, "max_steps": 5, "words": 40, "shots": 1, "max_tokens": 60}
-"""Short prompts and a low cap, which many chains reach."""
-
-BARE = {
-    **{"k": 1, "max_passages": 2, "max_steps": 2, "words": 30, "shots": 0, "max_tokens": 24},
-    "reader": "none",
-}
-"""Prompts that are evaluated anew at every call, 200 questions twice."""
-
 
 def shipped(stack: ExitStack) -> Asked:
     data = stack.enter_context(as_file(files("multihop") / "data"))
     return asked(stack, data / "corpus.jsonl", data / "questions.jsonl")
-
-
-def dev(stack: ExitStack, count: int) -> Asked:
-    """Questions of three data sets in equal parts, or the shipped ones."""
-    data = Path(os.environ.get("MULTIHOP_SHARED", "../shared")) / "data"
-    names = ("hotpotqa", "2wikimultihopqa", "musique")
-    if not data.is_dir():
-        return shipped(stack)[:count]
-    sets = [asked(stack, data / f"{n}_corpus.jsonl", data / f"{n}_dev.jsonl") for n in names]
-    return [each for row in zip(*sets, strict=False) for each in row][:count]
 
 
 def asked(stack: ExitStack, corpus: Path, questions: Path) -> Asked:
@@ -124,43 +102,6 @@ async def against_naive(questions: Asked) -> list[Row]:
     ]
 
 
-def changed(one: Sequence[Trace], other: Sequence[Trace]) -> int:
-    """Questions whose chains or answers differ in a byte."""
-
-    def said(run: Trace) -> list[str]:
-        return [t.text for t in run.thoughts] + [run.answer.text if run.answer else ""]
-
-    return sum(said(a) != said(b) for a, b in zip(one, other, strict=True))
-
-
-async def sameness(questions: Asked) -> list[Row]:
-    count = len(questions)
-    fused = await run(questions, LocalLM(window=4096), **LEAN)
-    alone = await run(questions, LocalLM(window=4096), fuse=False, **LEAN)
-    calls = [call for one in fused for call in one.calls]
-    touched = sum(any(call.fused for call in one.calls) for one in fused)
-    exact = [
-        await run(questions, LocalLM(window=2048, reproducible=True), **BARE) for _ in range(2)
-    ]
-    return [
-        Row(
-            "embedded",
-            f"chains equal with and without fusing, {count} questions, {touched} with fused calls",
-            *((count - changed(fused, alone)), "questions", "all"),
-            (count - changed(fused, alone)) / count,
-        ),
-        Row(
-            *("embedded", "calls read on from an open stream", sum(c.fused for c in calls)),
-            *("calls", "all", sum(c.fused for c in calls) / len(calls)),
-        ),
-        Row(
-            *("embedded", f"chains equal in two reproducible runs, {count} questions"),
-            *(count - changed(*exact), "questions", "all", 1 - changed(*exact) / count),
-            ">= 1.0",
-        ),
-    ]
-
-
 def rows(full: bool) -> list[Row]:
     with ExitStack() as stack:
         questions = shipped(stack)
@@ -170,7 +111,6 @@ def rows(full: bool) -> list[Row]:
             *asyncio.run(prefixes(questions[:50], 3, "<= 0.25")),
             *asyncio.run(prefixes(questions[:50], 12, "<= 0.15")),
             *asyncio.run(against_naive(questions[:5])),
-            *asyncio.run(sameness(dev(stack, 200))),
         ]
 
 

@@ -20,6 +20,7 @@ from table import Row, figure, show
 PARTS = {
     "loop": "LM tokens and calls against the released code's policy",
     "embedded": "The embedded model against evaluating every prompt anew",
+    "sameness": "Whether reading on changes what the embedded model writes",
     "scheduler": "Questions per second against the bound and against lock-step",
     "own_time": "Our own processor time per LM call",
     "bm25": "BM25 against Lucene and bm25s",

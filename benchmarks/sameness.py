@@ -1,5 +1,6 @@
-"""How many chains of the embedded model change when texts are read on from open streams, and
-whether `reproducible` runs are equal to the bit.
+"""How many of the embedded model's chains change by reading on, and by being run again.
+
+Texts are read on from open streams, or not; `reproducible` runs must be equal to the bit.
 
     python benchmarks/sameness.py [--full]
 
@@ -23,7 +24,12 @@ LEAN = {"k": 2, "max_passages": 4, "max_steps": 5, "words": 40, "shots": 1, "max
 """Short prompts and a low cap, which many chains reach."""
 
 BARE = {
-    **{"k": 1, "max_passages": 2, "max_steps": 2, "words": 30, "shots": 0, "max_tokens": 24},
+    "k": 1,
+    "max_passages": 2,
+    "max_steps": 2,
+    "words": 30,
+    "shots": 0,
+    "max_tokens": 24,
     "reader": "none",
 }
 """Prompts that are evaluated anew at every call, 200 questions twice."""

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT
 from multihop import runs
-from multihop.cli import COMMANDS, cli
+from multihop.cli import COMMANDS, cli, parts
 from multihop.cli.render import snippet, visible
 from multihop.testing import scripted_lm
 from multihop.text import Question
@@ -348,6 +348,18 @@ def test_keys_and_headers_are_not_recorded_and_make_no_other_run(
     kept = json.loads((tmp_path / "run" / runs.RUN).read_text())
     assert kept["parts"]["model_options"] == {"max_tokens": "9"}
     assert not [p for p in tmp_path.rglob("*.json*") if "hush" in p.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("option", "hidden"),
+    [
+        *((name, True) for name in ("headers", "api_key", "key", "aws_secret_access_key")),
+        *((name, True) for name in ("token", "auth_token", "password", "client_secret")),
+        *((name, False) for name in ("key_env", "max_tokens", "stop_token", "keywords", "keep")),
+    ],
+)
+def test_options_that_open_a_door_are_told_from_those_that_decide(option, hidden) -> None:
+    assert bool(parts._SECRETS.fullmatch(option)) == hidden
 
 
 def test_names_in_files_cannot_move_the_cursor(multihop, index, script, tmp_path) -> None:

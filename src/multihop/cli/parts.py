@@ -167,13 +167,15 @@ class Opened:
     lm: LanguageModel
 
 
-_SECRETS = re.compile(r"(^|_)(headers?|keys?|token|secret|password)$")
+_SECRETS = re.compile(
+    r"headers?|([a-z]+_)*(key|secret|password)|((access|api|auth|bearer|hf)_)?token"
+)
 """Options that open a door. They decide no result, and run folders are given to others."""
 
 
 def _told(options: Mapping[str, str]) -> dict[str, Json]:
     """Options as they are recorded."""
-    return {name: value for name, value in options.items() if not _SECRETS.search(name)}
+    return {name: value for name, value in options.items() if not _SECRETS.fullmatch(name)}
 
 
 def options(command: Command) -> Command:

@@ -368,6 +368,15 @@ def test_means_and_standard_errors_are_those_worked_by_hand(tmp_path) -> None:
     assert (report.finished, report.failed, report.missing) == (3, 0, 1)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+async def test_a_metric_that_gives_no_number_is_named(tmp_path, value) -> None:
+    await evaluation.evaluate(questions(2), Fake(), tmp_path / "run")
+    with pytest.raises(BadInput, match=f"the metric 'mine' is {value} for question 'q1'"):
+        evaluation.score(
+            tmp_path / "run", {"mine": lambda run: value if run.question.id == "q1" else 1.0}
+        )
+
+
 def test_recall_counts_titles_where_no_passages_are_annotated(tmp_path) -> None:
     hit = Hit(Passage("p1", "Ulm", "A town."), 1.0)
     question = Question("?", id="a", gold_titles=("ulm", "Inn"))

@@ -7,6 +7,7 @@ and never runs a model, so another metric costs seconds.
 
 import asyncio
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -381,7 +382,7 @@ def score(
         show_failures: How many failures the report lists.
 
     Raises:
-        BadInput: Not a run folder, or a damaged one.
+        BadInput: Not a run folder, a damaged one, or a metric of `more` gives no finite number.
     """
     manifest = runs.manifest(folder)
     measures = {name: metric(name) for name in ROWS}
@@ -406,7 +407,13 @@ def score(
         cut += any("length" in call.finishes for call in run.calls)
         models.update(dict.fromkeys(call.model for call in run.calls))
         for name, measure in measures.items():
-            values[name].append(measure(run))
+            value = measure(run)
+            if value is not None and not math.isfinite(value):
+                raise BadInput(
+                    f"{folder}: the metric {name!r} is {value} for question {run.question.id!r}. "
+                    "A metric is a finite number, or None where it does not apply."
+                )
+            values[name].append(value)
     means = {name: found for name in measures if (found := mean(values[name])).n}
     if "gold_recall" in means:
         means = {k: m for k, m in means.items() if not k.startswith("title_recall")}

@@ -191,6 +191,33 @@ async def test_questions_are_taken_one_by_one_not_held_together(tmp_path) -> Non
     assert ahead <= 4
 
 
+class Changing(list[Question]):
+    """Others when they are read for the second time."""
+
+    def __init__(self, first: list[Question], then: list[Question]) -> None:
+        super().__init__(first)
+        self.then = [first, then]
+
+    def __iter__(self) -> Iterator[Question]:
+        return iter(self.then.pop(0)) if len(self.then) > 1 else iter(self.then[0])
+
+
+async def test_questions_that_were_added_meanwhile_are_another_run_s(tmp_path) -> None:
+    asked = Changing(questions(3), questions(5))
+    asked.then.insert(0, asked.then[0])  # for the check that it is no generator
+    assert await evaluation.evaluate(asked, Fake(), tmp_path / "run") == 0
+    assert evaluation.score(tmp_path / "run").missing == 0
+    assert sorted(kept(tmp_path / "run")) == ["q0", "q1", "q2"]
+
+
+@pytest.mark.parametrize("then", [questions(2), [*questions(2), Question("Else?", id="q2")]])
+async def test_questions_that_changed_meanwhile_end_the_run_with_the_reason(tmp_path, then) -> None:
+    asked = Changing(questions(3), then)
+    asked.then.insert(0, asked.then[0])
+    with pytest.raises(BadInput, match="changed while they were asked"):
+        await evaluation.evaluate(asked, Fake(), tmp_path / "run")
+
+
 async def test_strategies_take_turns_on_each_question(tmp_path) -> None:
     order: list[tuple[str, str]] = []
     strategies = {name: Fake(name) for name in ("nor", "oner")}

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from multihop import __version__, runs
@@ -103,7 +104,8 @@ async def evaluate_each(
 
     Raises:
         BadInput: The questions have no ids, `into` holds another run, or the budget is of
-            money and a model has no price. Nothing was changed.
+            money and a model has no price; nothing was changed. Or the questions were others
+            when they were asked.
         MultihopError: Everything fails. What was finished is kept.
     """
     if concurrency < 1:
@@ -161,14 +163,31 @@ async def evaluate_each(
                         "Mend this, then repeat the command with --retry-failed."
                     )
 
+    changed = False
+
+    def handed_out() -> Iterator[Question]:
+        """The questions that were counted, and nothing that a file has got since."""
+        nonlocal changed
+        content, handed = hashlib.sha256(), 0
+        for question in islice(questions, asked.count):
+            content.update(_content(question))
+            handed += 1
+            yield question
+        changed = Fingerprint(content.hexdigest(), handed) != asked
+
     tell()
-    waiting = iter(questions)
+    waiting = handed_out()
     try:
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(concurrency, asked.count)):
                 workers.create_task(work(waiting))
     except BaseExceptionGroup as group:  # the first failure ended the others
         raise group.exceptions[0] from None
+    if changed:
+        raise BadInput(
+            "The questions changed while they were asked: what was kept is of both. "
+            "Leave their file alone and run them into another folder."
+        )
     if last and len(failed) == count:
         raise MultihopError(
             f"All {count} questions failed, the last with {last}. "
@@ -249,10 +268,14 @@ def fingerprint(questions: Iterable[Question]) -> Fingerprint:
         if not question.text.strip():
             raise BadInput(f"Question {number} ({question.id!r}) is empty.")
         ids.add(question.id)
-        content.update(Trace(question, strategy="").to_json().encode())
+        content.update(_content(question))
     if not ids:
         raise BadInput("There are no questions to ask: the file is empty.")
     return Fingerprint(content.hexdigest(), len(ids))
+
+
+def _content(question: Question) -> bytes:
+    return Trace(question, strategy="").to_json().encode()
 
 
 def identity(

@@ -1,11 +1,28 @@
 """What of a ranking joins the collected passages."""
 
+import math
+from fractions import Fraction
+
 import pytest
 
 from multihop.errors import RetrieverError
-from multihop.strategies.collect import Collected
+from multihop.strategies.collect import Collected, look_up
 from multihop.strategies.rules import same_pair
-from multihop.text import Hit, Passage
+from multihop.strategies.titles import map_titles
+from multihop.text import Hit, Passage, Question
+from multihop.trace import Trace, fold
+
+
+class Gives:
+    """A retriever that gives what it was told, whatever it is asked."""
+
+    name = "gives"
+
+    def __init__(self, *rankings):
+        self.rankings = list(rankings)
+
+    async def search(self, queries, k):
+        return self.rankings
 
 
 def hits(*titles):
@@ -37,3 +54,36 @@ def test_titles_are_compared_without_case_and_blanks():
     assert collected.add(hits("New York", "new york "), ["NewYork"]) == ("New York", "new york ")
     with pytest.raises(RetrieverError, match="returned 'York'"):
         collected.add(hits("York"), ["NewYork"])
+
+
+async def look_both_ways(retriever):
+    """By the loop's search and by the search for pages."""
+    found = await look_up(retriever, "a", 2, Collected(5, same_pair))
+    searches, _ = await map_titles(retriever, ["a"])
+    return [found, *searches]
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+async def test_a_score_that_is_no_number_is_an_error_of_the_retriever(score):
+    retriever = Gives([Hit(Passage("p", "P", ""), 1.0), Hit(Passage("q", "Q", ""), score)])
+    with pytest.raises(RetrieverError, match=f"gives: the score of 'q' is {score}"):
+        await look_up(retriever, "a", 2, Collected(5, same_pair))
+    with pytest.raises(RetrieverError, match="the score of 'q'"):
+        await map_titles(retriever, ["a"])
+
+
+@pytest.mark.parametrize("rankings", [[], [hits("a"), hits("b")]])
+async def test_a_ranking_too_many_or_too_few_is_an_error_of_the_retriever(rankings):
+    with pytest.raises(RetrieverError, match=f"gave {len(rankings)} rankings for one query"):
+        await look_up(Gives(*rankings), "a", 2, Collected(5, same_pair))
+    with pytest.raises(RetrieverError, match="rankings for one query"):
+        await map_titles(Gives(*rankings), ["a"])
+
+
+async def test_scores_of_arrays_go_into_traces():
+    for score in (Fraction(1, 2), 1, True):
+        for search in await look_both_ways(Gives([Hit(Passage("p", "P", ""), score)])):
+            [hit] = search.hits
+            assert type(hit.score) is float
+            line = fold(Question("?"), "s", [search]).to_json()
+            assert Trace.from_json(line).steps == (search,)

@@ -1,8 +1,9 @@
 """Collecting passages over the steps of one question."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from multihop.errors import RetrieverError
 from multihop.retrievers.base import Retriever
@@ -96,8 +97,31 @@ async def look_up(
     """One retrieve step: ask, collect, record. An empty query asks nothing."""
     if not query.strip():
         return Search("", (), (), collected.ids, titles)
-    began = time.perf_counter()
-    [hits] = await retriever.search([Query(query, titles)], k)
-    seconds = time.perf_counter() - began
+    hits, seconds = await ranking(retriever, Query(query, titles), k)
     kept = collected.add(hits, titles)
-    return Search(query, tuple(hits), kept, collected.ids, titles, seconds)
+    return Search(query, hits, kept, collected.ids, titles, seconds)
+
+
+async def ranking(retriever: Retriever, query: Query, k: int) -> tuple[tuple[Hit, ...], float]:
+    """Ask a retriever one query.
+
+    Returns:
+        Its hits, best first, with scores of our own kind of number (retrievers over arrays give
+        theirs), and the seconds that it took.
+
+    Raises:
+        RetrieverError: The search failed, or did not give one ranking with scores that are
+            numbers: nothing else could be written into a trace and read back.
+    """
+    began = time.perf_counter()
+    rankings = await retriever.search([query], k)
+    seconds = time.perf_counter() - began
+    if len(rankings) != 1:
+        raise RetrieverError(f"{retriever.name}: gave {len(rankings)} rankings for one query.")
+    for hit in rankings[0]:
+        if not math.isfinite(hit.score):
+            raise RetrieverError(
+                f"{retriever.name}: the score of {hit.passage.id!r} is {hit.score}; "
+                "a score is a finite number."
+            )
+    return tuple(replace(hit, score=float(hit.score)) for hit in rankings[0]), seconds

@@ -5,10 +5,10 @@ question; each is mapped to the best page of a title search; later searches are 
 those pages.
 """
 
-import time
 from collections.abc import Sequence
 
 from multihop.retrievers.base import Retriever
+from multihop.strategies.collect import ranking
 from multihop.strategies.writing import Writer
 from multihop.text import Query, Question
 from multihop.trace import Search, Titles
@@ -51,10 +51,8 @@ async def map_titles(
     searches: list[Search] = []
     mapped: list[str] = []
     for title in proposed:
-        began = time.perf_counter()
-        [hits] = await retriever.search([Query(title, by_title=True)], k)
-        seconds = time.perf_counter() - began
-        searches.append(Search(title, tuple(hits), (), (), seconds=seconds))
+        hits, seconds = await ranking(retriever, Query(title, by_title=True), k)
+        searches.append(Search(title, hits, (), (), seconds=seconds))
         for hit in hits:
             page = hit.passage
             too_long = longest is not None and len(page.text.split(" ")) > longest

@@ -241,6 +241,17 @@ def test_doctor_names_the_command_that_mends_a_missing_package(multihop, monkeyp
     assert "pip install 'multihop[openai]'" in lines
 
 
+@pytest.mark.parametrize("selected", ["", ":1", ":q1"])
+def test_a_run_without_a_finished_question_is_said_to_be_one(multihop, tmp_path, selected) -> None:
+    runs.start(tmp_path / "run", {"strategy": "nor", "questions": {"count": 3}})
+    shown = multihop("show", f"{tmp_path / 'run'}{selected}")
+    assert (shown.code, shown.err) == (
+        2,
+        f"multihop: {tmp_path / 'run'}: no question of this run is finished yet.\n",
+    )
+    assert "not asked yet    3" in multihop("score", str(tmp_path / "run")).out
+
+
 def test_the_demo_s_index_is_kept_where_caches_are(monkeypatch, tmp_path) -> None:
     from multihop.cli.demo import shipped_index
 

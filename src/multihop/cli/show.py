@@ -61,6 +61,8 @@ def _parse(what: str) -> tuple[Path, str]:
             if len(folders) > 1:
                 names = ", ".join(str(folder) for folder in folders)
                 raise BadInput(f"{path}: holds several runs; name one: {names}.")
+            if not (folders[0] / runs.TRACES).exists():
+                raise BadInput(f"{folders[0]}: no question of this run is finished yet.")
             return folders[0] / runs.TRACES, selected
         if path.exists():
             return path, selected

@@ -530,6 +530,14 @@ async def test_samples_that_a_server_does_not_give_are_asked_for_one_by_one(serv
     assert [body.get("n") for _, body in server.requests[-2:]] == [None, None]
 
 
+async def test_counts_of_samples_are_a_sum_only_where_all_of_them_are_told(server, lm):
+    usage = {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}
+    server.answers = [chat("a", usage=usage), chat("b"), chat("c", usage=usage)]
+    reply = await complete(lm, ask(n=3, temperature=1.0))
+    assert [sample.text for sample in reply.samples] == ["a", "b", "c"]
+    assert reply.call.tokens == Tokens()
+
+
 # --- Thinking --------------------------------------------------------------------------------
 
 
@@ -566,7 +574,7 @@ async def test_a_model_that_thinks_gets_room_and_its_stop_strings_are_kept_here(
         (False, 4116),
     ]
     assert reply.call.retries == 0
-    assert reply.call.tokens == Tokens(10, None, 3)  # of the first; the second was closed early
+    assert reply.call.tokens == Tokens()  # the second was closed before it told its own
 
 
 async def test_hidden_thinking_that_used_up_the_tokens_is_asked_again_with_room(server, lm):

@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from multihop.errors import LMError
-from multihop.lms.base import Finish, LanguageModel, Piece, Request
+from multihop.lms.base import Finish, LanguageModel, Piece, Request, together
 from multihop.lms.pacing import PacedLM
 from multihop.lms.wrapper import LMWrapper, innermost
 from multihop.trace import Tokens
@@ -211,7 +211,7 @@ class FusingLM(LMWrapper):
             async for piece in pieces:
                 known = len(written)
                 written += piece.text
-                counts = _both(spent, piece.tokens)
+                counts = together(spent, piece.tokens)
                 same = written.startswith(served) or (
                     served.startswith(written) and not piece.finish
                 )
@@ -334,20 +334,6 @@ def _less(tokens: Tokens | None, told: Tokens) -> Tokens | None:
         less(tokens.prompt, told.prompt),
         less(tokens.cached, told.cached),
         less(tokens.generated, told.generated),
-    )
-
-
-def _both(spent: Tokens, tokens: Tokens | None) -> Tokens:
-    """Counts of two requests for one text; unknown where one of them is."""
-    tokens = tokens or Tokens()
-
-    def both(a: int | None, b: int | None) -> int | None:
-        return None if a is None or b is None else a + b
-
-    return Tokens(
-        both(spent.prompt, tokens.prompt),
-        both(spent.cached, tokens.cached),
-        both(spent.generated, tokens.generated),
     )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms import openai_wire
-from multihop.lms.base import Finish, Piece, Request
+from multihop.lms.base import Finish, Piece, Request, together
 from multihop.lms.openai_failures import Failures, in_address, is_too_long, said, shown, status
 from multihop.lms.openai_plan import Plan
 from multihop.lms.stops import StopCutter
@@ -226,8 +226,8 @@ class OpenAILM:
             ContextTooLong: The server says that the prompt does not fit.
             BadCompletion: Garbage, or a stream that ends before its finish reason.
         """
-        plan, nothing = self._plan, Tokens()
-        spent = nothing
+        plan = self._plan
+        spent: Tokens | None = None
         began, failed = time.perf_counter(), 0  # asking otherwise is no failure
         without_chat: Exception | None = None
         while True:
@@ -241,12 +241,12 @@ class OpenAILM:
                             piece = replace(  # noqa: PLW2901
                                 piece, retries=failed, warnings=plan.warnings(request)
                             )
-                        if spent is not nothing:
-                            counts = spent + (piece.tokens or Tokens())
+                        if spent:
+                            counts = together(spent, piece.tokens)
                             piece = replace(piece, tokens=counts)  # noqa: PLW2901
                         yield piece
             except _AskAgain as again:
-                plan, spent = again.plan, spent + again.spent
+                plan, spent = again.plan, together(spent or Tokens(0, 0, 0), again.spent)
             except (openai_wire.Refused, openai_wire.Lost, TimeoutError) as caught:
                 if begun:
                     raise self._failures.broken(caught) from caught
@@ -340,7 +340,7 @@ class OpenAILM:
                     sent,
                 )
                 sent = ""
-        spent = usage.counts if usage else Tokens()
+        spent = usage.counts if usage else Tokens() if samples else Tokens(0, 0, 0)
         for number in range(len(samples), request.n):
             if plan.many:  # the server ignores `n`
                 self._learn(replace(plan, many=False))
@@ -349,8 +349,8 @@ class OpenAILM:
             async with aclosing(self.stream(replace(request, n=1, seed=seed))) as pieces:
                 async for piece in pieces:
                     counts = piece.tokens or counts
-                    yield replace(piece, index=number, tokens=spent + counts)
-            spent += counts
+                    yield replace(piece, index=number, tokens=together(spent, counts))
+            spent = together(spent, counts)
 
     def _take(
         self, samples: Sequence[_Sample], choice: Any, request: Request, plan: Plan

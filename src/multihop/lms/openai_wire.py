@@ -124,17 +124,18 @@ class Connections:
                 response = await self._session.post(url, data=content, allow_redirects=False)
             try:
                 left = seconds - (time.monotonic() - began)
-                if 300 <= response.status < 400:
-                    elsewhere = response.headers.get("location", "")
-                    place = _shown(url, elsewhere) if elsewhere else "no address"
-                    raise Refused(f"it sends us on, to {place}", response.status)
-                if response.ok and body.get("stream"):
+                onward = 300 <= response.status < 400
+                if response.ok and not onward and body.get("stream"):
                     async with aclosing(_events(response.content, left)) as events:
                         async for event in events:
                             yield event
                     return
                 async with asyncio.timeout(max(left, 0)):
                     content = await response.read()
+                if onward:
+                    elsewhere = response.headers.get("location", "")
+                    place = _shown(url, elsewhere) if elsewhere else "no address"
+                    raise Refused(f"it sends us on, to {place}", response.status)
                 if not response.ok:
                     raise Refused(_json_or_text(content), response.status, response.headers)
                 is_json = "json" in response.content_type

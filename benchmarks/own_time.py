@@ -1,7 +1,8 @@
 """Own CPU time per LM call: everything but the model, with 15 paragraphs in the prompt.
 
 A scripted LM streams a chain of six sentences by the token, of which each call reads one; the
-default preset asks, through all layers but the cache. CPU seconds of the whole process, threads included, over LM calls.
+default preset asks, through all layers but the cache. CPU seconds of the whole process, threads
+included, over LM calls.
 """
 
 import asyncio

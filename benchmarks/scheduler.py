@@ -72,10 +72,10 @@ class Questions:
     def __iter__(self) -> Iterator[Question]:
         self.began = time.perf_counter()
         for number in range(self.count):
+            if self.lm and number == self.count - 1:
+                self.ended = time.perf_counter()
+                self.calls = self.lm.calls - self.lm.in_flight
             yield Question(fake_openai.question(number), id=str(number))
-        if self.lm:
-            self.ended = time.perf_counter()
-            self.calls = self.lm.calls - self.lm.in_flight
 
 
 @contextmanager

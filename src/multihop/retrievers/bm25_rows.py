@@ -227,9 +227,10 @@ def work(source: IO[bytes], into: IO[bytes]) -> None:
         except EOFError:
             return
         try:
-            found: object = [tuple(row(Passage(*fields))) for fields in chunk]
-        except Exception as failure:  # noqa: BLE001 - raised again in the parent
-            found = failure
+            found = [tuple(row(Passage(*fields))) for fields in chunk]
+        except Exception as failure:
+            _send(into, failure)  # raised again in the parent
+            raise SystemExit(1) from None
         _send(into, found)
 
 

@@ -7,7 +7,7 @@ import pytest
 from multihop.errors import BadInput
 from multihop.lms.base import Prompt, Request, complete
 from multihop.lms.fusing import FusingLM
-from multihop.lms.layers import layered
+from multihop.lms.layers import layered, questions_at_work
 from multihop.lms.pacing import PacedLM
 from multihop.lms.store import ReplyStore
 from multihop.lms.wrapper import identity, innermost
@@ -139,6 +139,15 @@ def test_a_backend_that_takes_batches_gets_them():
     lm = layered(Batching(), fuse=False)
     assert isinstance(lm, PacedLM)
     assert type(lm.lm).__name__ == "BatchedLM"
+
+
+def test_questions_at_work_fill_a_server_and_do_not_crowd_slots():
+    server, engine = ScriptedLM(), ScriptedLM()
+    engine.slots = 2
+    assert questions_at_work(layered(server), 64) == 80
+    assert questions_at_work(server, 1) == 2
+    assert questions_at_work(layered(engine), 64) == 2
+    assert questions_at_work(engine, 1) == 1
 
 
 def test_wrappers_look_like_the_model_inside():

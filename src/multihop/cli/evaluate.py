@@ -19,7 +19,7 @@ from multihop.cli import budgets, parts, report
 from multihop.cli.render import terminal, visible
 from multihop.datasets import QuestionFile
 from multihop.lms.cache import CachedLM
-from multihop.lms.pacing import at_work
+from multihop.lms.layers import questions_at_work
 from multihop.lms.wrapper import identity
 from multihop.text import Json, Question
 from multihop.trace import Strategy
@@ -43,8 +43,8 @@ EVERY = 10.0
     "--concurrency",
     type=click.IntRange(1),
     metavar="N",
-    help="Questions at work at once. By default a quarter more than --calls, so that the model "
-    "is busy while others search.",
+    help="Questions at work at once. By default a quarter more than --calls, so that a server "
+    "is busy while others search; with the embedded model as many as it has slots.",
 )
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier sitting.")
 @click.option(
@@ -92,7 +92,7 @@ def evaluate(
                     asked,
                     named,
                     folder,
-                    concurrency=concurrency or at_work(chosen_parts.calls),
+                    concurrency=concurrency or questions_at_work(opened.lm, chosen_parts.calls),
                     record=record,
                     retry_failed=retry_failed,
                     give_up_after=give_up_after,

@@ -6,8 +6,9 @@ from multihop.lms.base import LanguageModel
 from multihop.lms.batching import BatchedLM, BatchingLM
 from multihop.lms.cache import CachedLM
 from multihop.lms.fusing import FusingLM
-from multihop.lms.pacing import PacedLM
+from multihop.lms.pacing import PacedLM, at_work
 from multihop.lms.store import ReplyStore
+from multihop.lms.wrapper import innermost
 
 
 def layered(
@@ -45,3 +46,19 @@ def layered(
     if fuse:
         lm = FusingLM(lm)
     return CachedLM(lm, cache, kind="fused" if fuse else "") if cache else lm
+
+
+def questions_at_work(lm: LanguageModel, in_flight: int) -> int:
+    """How many questions to have at work on a model, so that it is busy and wastes nothing.
+
+    Args:
+        lm: A backend, or one with its layers on.
+        in_flight: Most calls at a time, as `layered` was told.
+
+    Returns:
+        For a server a quarter more than calls in flight: these search, or write their traces.
+        For a backend with `slots` no more than it has: each question keeps the slot that holds
+        its passages; more of them would take the slots from each other at every step.
+    """
+    slots: int | None = getattr(innermost(lm), "slots", None)
+    return at_work(in_flight) if slots is None else min(in_flight, slots)

@@ -228,7 +228,7 @@ def work(source: IO[bytes], into: IO[bytes]) -> None:
             return
         try:
             found = [tuple(row(Passage(*fields))) for fields in chunk]
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - any kind goes to the parent
             _send(into, failure)  # raised again in the parent
             raise SystemExit(1) from None
         _send(into, found)

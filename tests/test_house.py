@@ -101,6 +101,12 @@ def loaded(program: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.rpartition("\n")[2])}
 
 
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Folders of tests are no packages: two files of one name cannot be collected together."""
+    names = [path.name for path in (SOURCE.parent.parent / "tests").rglob("*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_importing_multihop_imports_nothing_heavy() -> None:
     assert not loaded("import multihop").intersection(HEAVY)
 

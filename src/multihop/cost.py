@@ -7,14 +7,14 @@ error, and what a server wrote after we had closed its stream are told by nobody
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from multihop.errors import BadInput
 from multihop.text import Json
-from multihop.trace import Answer, LMCall, Search, Step, Titles
+from multihop.trace import LMCall, Step, calls_of, searches_of
 
 BYTES_A_TOKEN = 4
 """Bytes of UTF-8 taken for one token where a backend does not tell: about English prose."""
@@ -206,27 +206,12 @@ class Cost:
         """What steps cost together; raises as `of_call`."""
         total = cls()
         for step in steps:
-            for call in _calls(step):
+            for call in calls_of(step):
                 total += cls.of_call(call, prices)
-            total += cls(seconds=sum(search.seconds for search in _searches(step)))
+            total += cls(seconds=sum(search.seconds for search in searches_of(step)))
         return total
 
 
 def _estimate(texts: Iterable[str]) -> int:
     sizes = (len(text.encode("utf-8", "surrogatepass")) for text in texts)
     return sum(-(-size // BYTES_A_TOKEN) for size in sizes)
-
-
-def _calls(step: Step) -> Iterator[LMCall]:
-    if isinstance(step, Search):
-        return
-    if step.call is not None:
-        yield step.call
-    if isinstance(step, Answer) and step.forced is not None:
-        yield step.forced
-
-
-def _searches(step: Step) -> Iterable[Search]:
-    if isinstance(step, Search):
-        return (step,)
-    return step.searches if isinstance(step, Titles) else ()

@@ -8,10 +8,11 @@ runs a model again.
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import reduce
 from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
@@ -55,6 +56,20 @@ class Tokens:
             add(self.cached, other.cached),
             add(self.generated, other.generated),
         )
+
+
+def together(spent: Tokens, tokens: Tokens | None) -> Tokens:
+    """Counts of two requests as one; unknown where one of them is not told."""
+    tokens = tokens or Tokens()
+
+    def both(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else a + b
+
+    return Tokens(
+        both(spent.prompt, tokens.prompt),
+        both(spent.cached, tokens.cached),
+        both(spent.generated, tokens.generated),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +193,23 @@ Step = Search | Thought | Titles | Answer
 """What strategies yield."""
 
 
+def calls_of(step: Step) -> Iterator[LMCall]:
+    """The LM calls that a step made, in order."""
+    if isinstance(step, Search):
+        return
+    if step.call is not None:
+        yield step.call
+    if isinstance(step, Answer) and step.forced is not None:
+        yield step.forced
+
+
+def searches_of(step: Step) -> tuple[Search, ...]:
+    """The searches that a step made, in order; a query may be empty, and then none went out."""
+    if isinstance(step, Search):
+        return (step,)
+    return step.searches if isinstance(step, Titles) else ()
+
+
 class Strategy(Protocol):
     """A way of answering one question."""
 
@@ -236,28 +268,12 @@ class Trace:
     @property
     def calls(self) -> tuple[LMCall, ...]:
         """All LM calls, in order."""
-        found: list[LMCall | None] = []
-        for step in self.steps:
-            if not isinstance(step, Search):
-                found.append(step.call)
-            if isinstance(step, Answer):
-                found.append(step.forced)
-        return tuple(call for call in found if call is not None)
+        return tuple(call for step in self.steps for call in calls_of(step))
 
     @property
     def tokens(self) -> Tokens:
         """The sum over all calls; a count is None where a call's backend did not tell it."""
-
-        def total(counts: Sequence[int | None]) -> int | None:
-            told = [count for count in counts if count is not None]
-            return sum(told) if len(told) == len(counts) else None
-
-        every = [call.tokens for call in self.calls]
-        return Tokens(
-            total([tokens.prompt for tokens in every]),
-            total([tokens.cached for tokens in every]),
-            total([tokens.generated for tokens in every]),
-        )
+        return reduce(together, (call.tokens for call in self.calls), Tokens(0, 0, 0))
 
     @property
     def collected(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from multihop.lms.base import Piece, Prompt, Request, Turn, complete
 from multihop.lms.fusing import FusingLM
 from multihop.lms.gguf import find_model, trained_window
 from multihop.lms.kept import KeptPrefixes
-from multihop.lms.local import LocalLM, _Door, _Slot, _threads
+from multihop.lms.local import REMEMBERED, LocalLM, _Door, _Slot, _threads
 from multihop.trace import Tokens
 
 DEMONSTRATION = "".join(
@@ -93,6 +93,25 @@ async def test_demonstrations_are_evaluated_once_for_all_slots_and_processes():
 
     assert counts[0][0] == 0
     assert min(counts[0][1:] + counts[1]) >= block - 1
+
+
+@pytest.mark.embedded
+async def test_demonstrations_are_cut_into_tokens_once(lm, monkeypatch):
+    cut, post = [], lm._post
+
+    async def counted(door, path, body):
+        if path == "/tokenize":
+            cut.append(body["content"])
+        return await post(door, path, body)
+
+    monkeypatch.setattr(lm, "_post", counted)
+    asked = [shared(f"Q: Where is town {number}?\nA:") for number in range(REMEMBERED + 4)]
+    for request in (asked[0], asked[1], asked[1]):
+        await complete(lm, request)
+    assert cut == [asked[0].prompt.text, SHARED, asked[1].prompt.text]
+    for request in asked:
+        await lm.token_ids(request.prompt.text)
+    assert len(lm._encoded) == REMEMBERED
 
 
 @pytest.mark.embedded
@@ -193,7 +212,7 @@ class Engine(LocalLM):
         self.name, self.path, self.window, self.chat = "local:x", Path(__file__), 1024, False
         self.adapters = {name: Path(__file__) for name in adapters}
         self.reproducible, self.slots, self._slots = False, 1, [_Slot(0)]
-        self._kept, self._clock, self._counts = KeptPrefixes(), 0, {}
+        self._kept, self._clock, self._counts, self._encoded = KeptPrefixes(), 0, {}, {}
         self._kept.make()
         self._at = _Door(None, asyncio.Semaphore(1))
         self.written, self.evaluated, self.hang = written, evaluated, list(hang)

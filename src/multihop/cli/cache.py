@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ def cache(*, clear: bool, as_json: bool) -> int:
             what = "what could not be read" if entries is None else f"{entries:,} replies"
             click.echo(f"{visible(str(path))}: removed {what}, {size:,} bytes.")
         return 0
-    usage = asyncio.run(_usage(path)) if path.exists() else Usage(0, 0)
+    usage = asyncio.run(_opened(path, ReplyStore.usage)) if path.exists() else Usage(0, 0)
     if as_json:
         record = {
             "path": str(path),
@@ -45,28 +46,21 @@ def cache(*, clear: bool, as_json: bool) -> int:
     return 0
 
 
-async def _usage(path: Path) -> Usage:
-    store = ReplyStore(path)
-    try:
-        return await store.usage()
-    finally:
-        await store.aclose()
-
-
 def _clear(path: Path) -> tuple[int | None, int]:
     """Empty the store; entries, if they could be counted, and bytes that were removed."""
     if not path.exists():
         return 0, 0
     try:
-        held = asyncio.run(_cleared(path))
+        held = asyncio.run(_opened(path, ReplyStore.clear))
     except DamagedStore:  # it can only be deleted
         return None, remove(path)
     return held.entries, held.bytes
 
 
-async def _cleared(path: Path) -> Usage:
+async def _opened(path: Path, work: Callable[[ReplyStore], Awaitable[Usage]]) -> Usage:
+    """What `work` gives on the store at a path, which is closed after it."""
     store = ReplyStore(path)
     try:
-        return await store.clear()
+        return await work(store)
     finally:
         await store.aclose()

@@ -269,20 +269,6 @@ async def complete(
     return Reply(done, call)
 
 
-def together(spent: Tokens, tokens: Tokens | None) -> Tokens:
-    """Counts of two requests for one reply; unknown where one of them is not told."""
-    tokens = tokens or Tokens()
-
-    def both(a: int | None, b: int | None) -> int | None:
-        return None if a is None or b is None else a + b
-
-    return Tokens(
-        both(spent.prompt, tokens.prompt),
-        both(spent.cached, tokens.cached),
-        both(spent.generated, tokens.generated),
-    )
-
-
 def chat_text(turns: Sequence[Turn]) -> str:
     """Turns as one readable text, for records of what was sent."""
     return "\n\n".join(f"[{turn.speaker}]\n{turn.text}" for turn in turns)

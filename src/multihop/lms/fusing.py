@@ -21,10 +21,10 @@ from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from multihop.errors import LMError
-from multihop.lms.base import Finish, LanguageModel, Piece, Request, together
+from multihop.lms.base import Finish, LanguageModel, Piece, Request
 from multihop.lms.pacing import PacedLM
-from multihop.lms.wrapper import LMWrapper, innermost
-from multihop.trace import Tokens
+from multihop.lms.wrapper import LMWrapper, innermost, inwards
+from multihop.trace import Tokens, together
 
 CROWDED = 0.05
 """Seconds that a stream stays open, unread, while other calls wait for its place. A local search
@@ -339,8 +339,4 @@ def _less(tokens: Tokens | None, told: Tokens) -> Tokens | None:
 
 def _paced(lm: LanguageModel) -> PacedLM | None:
     """The wrapper inside that bounds the calls in flight, if there is one."""
-    while isinstance(lm, LMWrapper):
-        if isinstance(lm, PacedLM):
-            return lm
-        lm = lm.lm
-    return None
+    return next((each for each in inwards(lm) if isinstance(each, PacedLM)), None)

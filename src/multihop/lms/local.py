@@ -57,6 +57,9 @@ from a warm cache was answered otherwise in 2 of 10 cases, with 64 in none."""
 KEPT_FROM = 64
 """Fewest tokens of a shared beginning that are worth a file: fewer are evaluated in a second."""
 
+REMEMBERED = 16
+"""Prompts whose token ids are remembered."""
+
 log = logging.getLogger(__name__)
 
 _FINISHES: Mapping[str, Finish] = {
@@ -185,6 +188,7 @@ class LocalLM:
             weakref.WeakKeyDictionary()
         )
         self._counts: dict[str, int] = {}
+        self._encoded: dict[str, Sequence[int]] = {}
         weakref.finalize(self, self._engine.stop)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
@@ -256,7 +260,7 @@ class LocalLM:
 
     async def token_ids(self, text: str) -> list[int]:
         """The ids that a prompt of this text is evaluated as."""
-        return await self._encode(await self._door(), text)
+        return list(await self._encode(await self._door(), text))
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count with the model's own tokenizer."""
@@ -423,17 +427,25 @@ class LocalLM:
         reply: dict[str, Any] = response.json()
         return reply
 
-    async def _encode(self, door: _Door, text: str, *, bare: bool = False) -> list[int]:
+    async def _encode(self, door: _Door, text: str, *, bare: bool = False) -> Sequence[int]:
         """Token ids; with the model's special tokens around them unless `bare`.
 
-        Text that looks like a special token stays text, unless a chat template wrote it.
+        Text that looks like a special token stays text, unless a chat template wrote it. The
+        newest prompts are remembered: their shared beginning comes with every call, and whether
+        an open stream can go on is asked of the same texts as the next call.
         """
+        if not bare and text in self._encoded:
+            return self._encoded[text]
         reply = await self._post(
             door,
             "/tokenize",
             {"content": text, "add_special": not bare, "parse_special": self.chat and not bare},
         )
         ids: list[int] = reply["tokens"]
+        if not bare:
+            if len(self._encoded) >= REMEMBERED:
+                del self._encoded[next(iter(self._encoded))]
+            self._encoded[text] = ids
         return ids
 
     async def _templated(self, door: _Door, prompt: Prompt) -> str:

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from multihop.errors import BadInput, LMRefused, MissingExtra
 from multihop.lms import openai_wire
-from multihop.lms.base import Finish, Piece, Request, together
+from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.openai_failures import Failures, in_address, is_too_long, said, shown, status
 from multihop.lms.openai_plan import Plan
 from multihop.lms.stops import StopCutter
 from multihop.lms.thinking import ThinkingSplitter
 from multihop.text import Json
-from multihop.trace import Tokens
+from multihop.trace import Tokens, together
 
 log = logging.getLogger(__name__)
 

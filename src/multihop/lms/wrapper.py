@@ -1,6 +1,6 @@
 """What every wrapper of a language model has in common: it looks like the model inside."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 from multihop.lms.base import LanguageModel, Piece, Request
 from multihop.text import Json
@@ -54,8 +54,15 @@ def identity(lm: LanguageModel) -> Mapping[str, Json]:
     return found
 
 
-def innermost(lm: LanguageModel) -> LanguageModel:
-    """The backend inside of all wrappers."""
+def inwards(lm: LanguageModel) -> Iterator[LanguageModel]:
+    """A model and what is inside it, the backend last."""
+    yield lm
     while isinstance(lm, LMWrapper):
         lm = lm.lm
-    return lm
+        yield lm
+
+
+def innermost(lm: LanguageModel) -> LanguageModel:
+    """The backend inside of all wrappers."""
+    *_, backend = inwards(lm)
+    return backend

@@ -10,7 +10,7 @@ from multihop.metrics import answer as answers
 from multihop.metrics.base import Metric, Score
 from multihop.metrics.drop import drop
 from multihop.metrics.support import collected_passages, pid, recall_at, support
-from multihop.trace import Search, Titles, Trace
+from multihop.trace import Trace, searches_of
 
 AnswerMetric = Callable[[str, Sequence[str]], Score]
 """Compares an answer, as one text, with the accepted answers."""
@@ -179,13 +179,7 @@ def steps(trace: Trace) -> float:
 
 def searches(trace: Trace) -> float:
     """How many queries went out, title searches among them."""
-    every: list[Search] = []
-    for step in trace.steps:
-        if isinstance(step, Titles):
-            every += step.searches
-        elif isinstance(step, Search):
-            every.append(step)
-    return sum(bool(search.query) for search in every)
+    return sum(bool(search.query) for step in trace.steps for search in searches_of(step))
 
 
 def lm_calls(trace: Trace) -> float:

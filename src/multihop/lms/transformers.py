@@ -28,6 +28,7 @@ from multihop.errors import (
     LMUnavailable,
     MissingExtra,
 )
+from multihop.lms.adapters import CARD, Adapter, resolved
 from multihop.lms.base import Finish, Piece, Prompt, Request, Turn
 from multihop.lms.batching import Prepared
 from multihop.lms.digest import folder_digests
@@ -64,7 +65,8 @@ class TransformersLM:
         device: "cpu", "cuda", "cuda:1", ...; None takes the first GPU, else the CPU.
         dtype: "float32", "bfloat16", "float16", or "auto": as the weights were saved.
         revision: Branch, tag or commit of the repository; None is its main branch.
-        adapters: LoRA adapters in peft's form, by the name that requests use.
+        adapters: LoRA adapters in peft's form, by the name that requests use. A card in the
+            folder is compared with the model.
         window: Tokens that prompt and completion may take together. None takes the positions
             that the model has; T5 has relative ones and no limit, so its window is None too.
         chat: Send `prompt.turns` through the tokenizer's chat template instead of
@@ -85,7 +87,7 @@ class TransformersLM:
         device: str | None = None,
         dtype: str = "auto",
         revision: str | None = None,
-        adapters: Mapping[str, Path] | None = None,
+        adapters: Mapping[str, Path | str | Adapter] | None = None,
         window: int | None = None,
         chat: bool = False,
     ) -> None:
@@ -96,8 +98,10 @@ class TransformersLM:
         from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
 
         self.name = f"transformers:{model}" + (f"@{revision}" if revision else "")
-        self.adapters = dict(adapters or {})
-        for name, path in self.adapters.items():
+        self.adapters: dict[str, Path] = {}
+        for name, given in resolved(adapters or {}).items():
+            path = given.peft_for(model, chat=chat) if isinstance(given, Adapter) else given
+            self.adapters[name] = path
             if not (path / "adapter_config.json").is_file():
                 raise BadInput(f"Adapter {name!r}: {path} has no adapter_config.json.")
         if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
@@ -133,7 +137,8 @@ class TransformersLM:
             "device": self._device.partition(":")[0],
             "chat": self._chat,
             "adapters": {
-                name: {**folder_digests(path, _DECISIVE)} for name, path in self.adapters.items()
+                name: _without_card(folder_digests(path, _DECISIVE))
+                for name, path in self.adapters.items()
             },
             "versions": {name: version(name) for name in ("transformers", "torch")},
         }
@@ -601,6 +606,11 @@ class _Watcher:
         return str(
             self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
+
+
+def _without_card(digests: Mapping[str, str]) -> dict[str, Json]:
+    """What an adapter writes is not decided by what is told of it."""
+    return {name: digest for name, digest in digests.items() if name != CARD}
 
 
 def _first(*values: int | None) -> int:

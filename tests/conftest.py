@@ -35,8 +35,18 @@ def rows(name: str) -> list[dict]:
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No test reads or writes the real home, cache, run folder or keys."""
+    if request.node.get_closest_marker("embedded"):  # its repacked weights take seconds to write
+        weights = tmp_path_factory.getbasetemp() / "weights"
+        weights.mkdir(exist_ok=True)
+        (tmp_path / "home" / "multihop").mkdir(parents=True)
+        (tmp_path / "home" / "multihop" / "weights").symlink_to(weights)
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("MULTIHOP_RUNS", str(tmp_path / "runs"))

@@ -210,6 +210,7 @@ class Engine(LocalLM):
 
     def __init__(self, *, adapters=(), written=1, evaluated=None, hang=()):
         self.name, self.path, self.window, self.chat = "local:x", Path(__file__), 1024, False
+        self._loaded = self.path
         self.adapters = {name: Path(__file__) for name in adapters}
         self.reproducible, self.slots, self._slots = False, 1, [_Slot(0)]
         self._kept, self._clock, self._counts, self._encoded = KeptPrefixes(), 0, {}, {}

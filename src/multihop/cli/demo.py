@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from multihop import names, places, runs
+from multihop.cli import parts
 from multihop.cli.render import Drawing, terminal, visible
 from multihop.corpus import Reader
 from multihop.datasets import QuestionFile
 from multihop.errors import CorpusError
+from multihop.lms.adapters import Adapter
 from multihop.lms.layers import layered
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
@@ -28,7 +30,8 @@ QUESTION = "bridge-07"
 @click.argument("question", required=False, default=QUESTION, metavar="[ID]")
 @click.option("--list", "list_them", is_flag=True, help="List the shipped questions.")
 @click.option("--prompts", is_flag=True, help="Show each prompt and raw output too.")
-def demo(*, question: str, list_them: bool, prompts: bool) -> int:
+@adapters.option
+def demo(*, question: str, list_them: bool, prompts: bool, adapter: str | None) -> int:
     """Ask the shipped corpus a two-hop question: real BM25, real model, nothing scripted.
 
     ID names one of the shipped questions. The first call builds the index, under the user's
@@ -41,8 +44,10 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
         return 0
     asked = known[names.known("shipped question", question, known)]
     index = shipped_index()
-    click.echo(f'The same as: multihop ask "{asked.text}" --index {index}\n', err=True)
-    result = asyncio.run(_ask(asked, index, prompts=prompts))
+    chosen = adapters.choose(adapter, adapters.Wishes())
+    named = f" --adapter {adapter}" if adapter else ""
+    click.echo(f'The same as: multihop ask "{asked.text}" --index {index}{named}\n', err=True)
+    result = asyncio.run(_ask(asked, index, chosen, prompts=prompts))
     answer = result.answer.text if result.answer else ""
     click.echo(visible(answer))
     runs.append(runs.asks(), result)
@@ -55,13 +60,18 @@ def demo(*, question: str, list_them: bool, prompts: bool) -> int:
     return 0
 
 
-async def _ask(question: Question, index: Path, *, prompts: bool) -> Trace:
+async def _ask(
+    question: Question, index: Path, adapter: Adapter | str | None, *, prompts: bool
+) -> Trace:
     drawing = Drawing(terminal(), prompts=prompts)
-    lm = layered(names.open_lm(names.DEFAULT_LM))
+    lm = layered(parts.open_lm(names.DEFAULT_LM))
     retriever = BM25(index)
     try:
-        strategy = names.open_strategy("ircot", retriever=retriever, lm=lm)
-        drawing.question(question, f"{strategy.name} · {lm.name} · {len(retriever)} passages")
+        strategy = names.open_strategy("ircot", retriever=retriever, lm=lm, adapter=adapter)
+        named = f" with {card.name}" if card else ""
+        drawing.question(
+            question, f"{strategy.name} · {lm.name}{named} · {len(retriever)} passages"
+        )
         result = await trace(strategy, question, drawing.step)
     finally:
         await retriever.aclose()

@@ -187,7 +187,7 @@ async def _try_retriever(name: str) -> Finding:
 
 async def _try_model(name: str, options: dict[str, str]) -> Finding:
     try:
-        lm = names.open_lm(name, options)
+        lm = parts.open_lm(name, options)
         try:
             reply = await complete(lm, Request(Prompt("The capital of France is"), max_tokens=8))
         finally:

@@ -1,8 +1,9 @@
 """The options that choose parts, shared by every verb that runs strategies."""
 
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from multihop import names
-from multihop.cli import budgets
+from multihop.cli import adapters, budgets
 from multihop.errors import BadInput
+from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.lms.layers import layered
 from multihop.lms.store import ReplyStore
@@ -30,11 +32,12 @@ class Parts:
 
     Attributes:
         strategies: Their names, in the order given.
-        preset: "default", "paper" or "official".
+        preset: "default", "trained", "paper" or "official".
         retriever: `KIND:TARGET`; None when none was named.
         retriever_options: Keywords of its constructor.
         model: `KIND:TARGET`.
         model_options: Keywords of its constructor.
+        adapter: With its card, or its name alone.
         reader: "cot", "direct" or "none".
         k: Passages fetched per query.
         max_steps: Most sentences of the chain.
@@ -49,11 +52,12 @@ class Parts:
     """
 
     strategies: tuple[str, ...]
-    preset: str
+    preset: str | None
     retriever: str | None
     retriever_options: dict[str, str]
     model: str
     model_options: dict[str, str]
+    adapter: Adapter | str | None
     reader: str | None
     k: int | None
     max_steps: int | None
@@ -76,12 +80,23 @@ class Parts:
         """
         chosen = dict(given)
         strategies = _strategies(chosen.pop("strategies"), several=several)
+        model_options = pairs("--model-option", chosen.pop("model_options"))
+        strategy_options = pairs("--strategy-option", chosen.pop("strategy_options"))
+        wishes = adapters.Wishes(
+            model=chosen["model"],
+            preset=chosen["preset"],
+            strategies=strategies,
+            demonstrations=chosen["demonstrations"] is not None,
+            model_options=model_options,
+            strategy_options=strategy_options,
+        )
         return cls(
             strategies=strategies,
             retriever=one_retriever(chosen.pop("index"), chosen.pop("retriever")),
             retriever_options=pairs("--retriever-option", chosen.pop("retriever_options")),
-            model_options=pairs("--model-option", chosen.pop("model_options")),
-            strategy_options=pairs("--strategy-option", chosen.pop("strategy_options")),
+            model_options=model_options,
+            strategy_options=strategy_options,
+            adapter=adapters.choose(chosen.pop("adapter"), wishes),
             budgets=budgets.Budgets.take(chosen, strategies),
             **chosen,
         )
@@ -108,6 +123,7 @@ class Parts:
             retriever=retriever,
             lm=lm,
             preset=self.preset,
+            adapter=self.adapter,
             reader=self.reader,
             k=self.k,
             max_steps=self.max_steps,
@@ -129,9 +145,11 @@ class Parts:
             options = dict(self.model_options)
             if self.reproducible and self.model.startswith("local:"):
                 options["reproducible"] = "true"
-            lm = names.open_lm(self.model, options)
+            lm = open_lm(self.model, options)
             closing.push_async_callback(lm.aclose)
             self.budgets.check(lm.name)
+            if warning := adapters.unchecked(self.adapter, lm.name):
+                click.echo(f"multihop: {warning}", err=True)
             store = ReplyStore() if self.cache else None
             if store:
                 closing.push_async_callback(store.aclose)
@@ -150,6 +168,23 @@ class Parts:
                 },
                 lean,
             )
+
+
+def open_lm(name: str, options: Mapping[str, str] | None = None) -> LanguageModel:
+    """Open a model, and tell on stderr when it writes its weights anew: that takes seconds."""
+    telling = logging.getLogger("multihop.lms.repacked")
+    telling.addHandler(_ON_STDERR)
+    telling.setLevel(logging.INFO)
+    return names.open_lm(name, options)
+
+
+class _OnStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # nobody may be reading
+            click.echo(self.format(record), err=True)
+
+
+_ON_STDERR = _OnStderr()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +252,10 @@ _OPTIONS = [
     click.option(
         "--preset",
         type=click.Choice(PRESETS),
-        default="default",
-        show_default=True,
-        help="Our settings, the paper's, or its released code's.",
+        help="Our settings, those of a model that was taught the loop, the paper's, or its "
+        "released code's. By default what the adapter was trained on, else default.",
     ),
+    adapters.option,
     click.option(
         "--reader",
         type=click.Choice(["cot", "direct", "none"]),

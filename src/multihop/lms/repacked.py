@@ -2,7 +2,7 @@
 
 For a batch of tokens llama.cpp has fast kernels (its repacked layouts, llamafile's `sgemm`) for
 Q4_0, Q5_0, Q8_0, IQ4_NL, the K-quants, F16 and F32. Q4_1 and Q5_1 have none. The same values as
-Q8_0 are off by at most 1/254 of the largest of the 32 that share a scale. The file's header is
+Q8_0 are off by at most 1/220 of the largest of the 32 that share a scale. The file's header is
 kept to the byte, but for its file type and the types and places of the tensors rewritten.
 """
 
@@ -245,7 +245,7 @@ def _copy(source: BinaryIO, target: BinaryIO, tensor: _Tensor) -> None:
 
 def _touch(copy: Path) -> bool:
     """Whether the copy is there; if so it is used now."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         # What was evaluated with it is kept under its time of change, so that stays.
         written = copy.stat().st_mtime_ns
         with suppress(PermissionError):  # another user's, shared for reading

@@ -154,7 +154,7 @@ def test_another_packages_strategy_gets_parts_and_options(monkeypatch) -> None:
         "silent",
         retriever=retriever,
         lm=lm,
-        preset="default",
+        preset=None,
         k=None,
         options={"patience": "4"},
     )

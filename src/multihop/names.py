@@ -22,6 +22,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 
 from multihop import strategies
 from multihop.errors import BadInput
+from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.metrics import Metric, metric
 from multihop.retrievers.base import Retriever
@@ -36,6 +37,9 @@ LMS: dict[str, str] = {
     "transformers": "multihop.lms.transformers:TransformersLM",
     "scripted": "multihop.testing:scripted_lm",
 }
+
+LOADING = ("local", "transformers")
+"""Kinds that load adapters themselves."""
 
 DEFAULT_LM = "local:SmolLM2-135M-Instruct"
 """Runs on any machine, needs no key, and is too small to be right often."""
@@ -56,18 +60,32 @@ def open_retriever(name: str, options: Mapping[str, str] | None = None) -> Retri
     return cast(Retriever, _open("retriever", RETRIEVERS, name, options or {}))
 
 
-def open_lm(name: str, options: Mapping[str, str] | None = None) -> LanguageModel:
+def open_lm(
+    name: str, options: Mapping[str, str] | None = None, *, adapter: Adapter | None = None
+) -> LanguageModel:
     """Open the language model of this name; see `open_retriever`.
 
     Args:
         name: `KIND:TARGET`, as "local:SmolLM2-135M-Instruct", "openai:MODEL@URL".
         options: Keywords of the kind's constructor.
+        adapter: What requests will name. The kinds `local` and `transformers` load it, under its
+            name, once it fits the model. Other kinds find it at a server that has loaded it, or
+            not at all; `openai` is asked for completions of plain text.
 
     Raises:
-        BadInput: No such kind, no such option, or a value that does not fit.
+        BadInput: No such kind, no such option, or a value that does not fit; the adapter does
+            not fit the model, or what is sent is not what it was trained on.
         MultihopError: Whatever the part itself raises.
     """
-    return cast(LanguageModel, _open("LM", LMS, name, options or {}))
+    given: dict[str, object] = dict(options or {})
+    kind = name.partition(":")[0]
+    if adapter and kind in LOADING:
+        loaded = _read(str(given.get("adapters", "{}")), Mapping, "option adapters")
+        given["adapters"] = {**cast(Mapping[str, object], loaded), adapter.name: adapter}
+    elif adapter and kind == "openai":
+        adapter.check_plain(chat=given.get("api", "completions") != "completions")
+        given["api"] = "completions"
+    return cast(LanguageModel, _open("LM", LMS, name, given))
 
 
 def open_strategy(
@@ -97,8 +115,6 @@ def open_strategy(
     else:
         others = _entry_points("strategies")
         make = _load(others[known("strategy", name, [*strategies.NAMES, *others])])
-        if given.get("preset") == "default":  # the command line's own default, not a wish
-            del given["preset"]
     given = {"retriever": retriever, "lm": lm, **given, **_typed(make, options or {})}
     _check("strategy", name, make, (), given)
     return cast(Strategy, make(**given))
@@ -120,7 +136,7 @@ def open_metric(name: str) -> Metric:
     return metric(name)
 
 
-def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, str]) -> object:
+def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, object]) -> object:
     kind, _, target = name.partition(":")
     group = {"retriever": "retrievers", "LM": "lms"}[what]
     if kind in ours:
@@ -181,14 +197,17 @@ def _check(
         raise BadInput(f"The {what} {kind!r} cannot be opened so: {missing}.{hint}") from None
 
 
-def _typed(make: Callable[..., object], options: Mapping[str, str]) -> dict[str, object]:
-    """Options' texts as the types of the callable's parameters."""
+def _typed(make: Callable[..., object], options: Mapping[str, object]) -> dict[str, object]:
+    """Options' texts as the types of the callable's parameters; what is no text stays."""
     called = make.func if isinstance(make, partial) else make
     try:
         hints = get_type_hints(called.__init__ if inspect.isclass(called) else called)
     except NameError:  # the package imports its types for type checkers only
         hints = {}
-    return {key: _read(text, hints.get(key), f"option {key}") for key, text in options.items()}
+    return {
+        key: _read(value, hints.get(key), f"option {key}") if isinstance(value, str) else value
+        for key, value in options.items()
+    }
 
 
 def _read(text: str, hint: object, where: str) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from multihop import names, places, runs
-from multihop.cli import parts
+from multihop.cli import adapters, parts
 from multihop.cli.render import Drawing, terminal, visible
 from multihop.corpus import Reader
 from multihop.datasets import QuestionFile
@@ -64,14 +64,13 @@ async def _ask(
     question: Question, index: Path, adapter: Adapter | str | None, *, prompts: bool
 ) -> Trace:
     drawing = Drawing(terminal(), prompts=prompts)
-    lm = layered(parts.open_lm(names.DEFAULT_LM))
+    lm = layered(parts.open_lm(names.DEFAULT_LM, adapter=adapter))
     retriever = BM25(index)
     try:
         strategy = names.open_strategy("ircot", retriever=retriever, lm=lm, adapter=adapter)
-        named = f" with {card.name}" if card else ""
-        drawing.question(
-            question, f"{strategy.name} · {lm.name}{named} · {len(retriever)} passages"
-        )
+        named = [adapter.name] if isinstance(adapter, Adapter) else []
+        about = [strategy.name, lm.name, *named, f"{len(retriever)} passages"]
+        drawing.question(question, " · ".join(about))
         result = await trace(strategy, question, drawing.step)
     finally:
         await retriever.aclose()

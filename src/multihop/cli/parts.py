@@ -145,7 +145,7 @@ class Parts:
             options = dict(self.model_options)
             if self.reproducible and self.model.startswith("local:"):
                 options["reproducible"] = "true"
-            lm = open_lm(self.model, options)
+            lm = open_lm(self.model, options, self.adapter)
             closing.push_async_callback(lm.aclose)
             self.budgets.check(lm.name)
             if warning := adapters.unchecked(self.adapter, lm.name):
@@ -170,12 +170,17 @@ class Parts:
             )
 
 
-def open_lm(name: str, options: Mapping[str, str] | None = None) -> LanguageModel:
+def open_lm(
+    name: str,
+    options: Mapping[str, str] | None = None,
+    adapter: Adapter | str | None = None,
+) -> LanguageModel:
     """Open a model, and tell on stderr when it writes its weights anew: that takes seconds."""
     telling = logging.getLogger("multihop.lms.repacked")
     telling.addHandler(_ON_STDERR)
     telling.setLevel(logging.INFO)
-    return names.open_lm(name, options)
+    card = adapter if isinstance(adapter, Adapter) else None
+    return names.open_lm(name, options, adapter=card)
 
 
 class _OnStderr(logging.Handler):

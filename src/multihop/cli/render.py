@@ -218,7 +218,7 @@ class Drawing:
 
 def about(strategy: str, settings: Mapping[str, Json]) -> str:
     """Strategy, preset and parts, where the settings name them."""
-    names = (settings.get(key) for key in ("preset", "lm", "retriever"))
+    names = (settings.get(key) for key in ("preset", "lm", "adapter", "retriever"))
     return " · ".join([strategy, *(str(name) for name in names if name)])
 
 

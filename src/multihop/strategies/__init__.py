@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import get_args
 
 from multihop.errors import BadInput
+from multihop.lms.adapters import Adapter, AdapterCard
 from multihop.lms.base import LanguageModel
 from multihop.prompts.demonstrations import CountTokens, read
 from multihop.prompts.own import own_demonstrations
 from multihop.retrievers.base import Retriever
 from multihop.strategies import rules as _rules
+from multihop.strategies.adapted import adapted
 from multihop.strategies.budget import Budget, RunBudget
 from multihop.strategies.ircot import IRCoT
 from multihop.strategies.no_retrieval import NoR
@@ -41,7 +43,7 @@ def make(
     *,
     lm: LanguageModel,
     retriever: Retriever | None = None,
-    preset: str | Preset = "default",
+    preset: str | Preset | None = None,
     family: str = "codex",
     reader: str | None = None,
     k: int | None = None,
@@ -55,7 +57,7 @@ def make(
     demonstrations: Path | Demonstrations | None = None,
     budget: Budget | None = None,
     count: CountTokens | None = None,
-    adapter: str | None = None,
+    adapter: str | AdapterCard | Adapter | None = None,
 ) -> Strategy:
     """A strategy by name.
 
@@ -63,7 +65,8 @@ def make(
         name: "ircot", "oner" or "nor".
         lm: Reasons and reads.
         retriever: Finds passages; "nor" needs none.
-        preset: "default", "paper" or "official", or one made by `replace`.
+        preset: "default", "trained", "paper" or "official", or one made by `replace`. None is
+            what the adapter was trained on, as its card says, else "default".
         family: "codex" (no instruction) or "flan" (the Flan-T5 prompts' instruction line).
         reader: "cot", "direct" or "none"; None is the preset's.
         k: Passages per query; None is the preset's.
@@ -79,15 +82,23 @@ def make(
             kinds are made from it), or all kinds; None is our own.
         budget: Limits of one question's search; "oner" and "nor" have none to cut.
         count: Token counter for fitting; None is the LM's own.
-        adapter: Name of a LoRA adapter for every call.
+        adapter: LoRA adapter for every call, loaded by the LM under its name. With its card,
+            prompts are those that it was trained on, and others are refused; a name alone is
+            taken at its word.
 
     Raises:
-        BadInput: An unknown name, a value out of range, no retriever, or a budget of money
-            and no price of the model.
+        BadInput: An unknown name, a value out of range, no retriever, prompts that the adapter
+            was not trained on, or a budget of money and no price of the model.
     """
     if name not in NAMES:
         raise BadInput(f"No strategy is named {name!r}. Known: {', '.join(NAMES)}.")
-    rules = _rules.preset(preset, family) if isinstance(preset, str) else preset
+    card = adapter.card if isinstance(adapter, Adapter) else adapter
+    if isinstance(card, AdapterCard):
+        rules = adapted(card, preset, family, shots, words, given=demonstrations is not None)
+    elif isinstance(preset, Preset):
+        rules = preset
+    else:
+        rules = _rules.preset(preset or "default", family)
     if reader is not None and reader not in get_args(Reader):
         raise BadInput(f"No reader is named {reader!r}. Known: {', '.join(get_args(Reader))}.")
     if eviction not in get_args(Eviction):
@@ -125,7 +136,8 @@ def make(
         reader=reader or rules.reader,  # type: ignore[arg-type]
         eviction=eviction,
         count=count,
-        adapter=adapter,
+        adapter=card.name if isinstance(card, AdapterCard) else card,
+        adapter_digest=card.digest if isinstance(card, AdapterCard) else "",
     )
     if name == "nor":
         if writer.reader == "none":

@@ -282,6 +282,16 @@ DEFAULT = Preset(
 )
 """Ours: the paper's method with the traps of the released code mended."""
 
+TRAINED = replace(
+    DEFAULT,
+    name="trained",
+    words=70,
+    shots=0,
+    read_instruction=OFFICIAL_FLAN.read_instruction,
+)
+"""Ours, for a model that was taught the loop: no demonstrations, shorter passages. Only the
+direct reader has an instruction, which tells its prompts from the loop's."""
+
 _PRESETS = {
     ("official", "codex"): OFFICIAL,
     ("official", "flan"): OFFICIAL_FLAN,
@@ -294,17 +304,18 @@ _PRESETS = {
         read_instruction=OFFICIAL_FLAN.read_instruction,
         reader="direct",
     ),
+    ("trained", "codex"): TRAINED,
 }
-PRESETS = ("default", "paper", "official")
+PRESETS = ("default", "trained", "paper", "official")
 
 
 def preset(name: str, family: str = "codex") -> Preset:
     """A preset by name.
 
     Args:
-        name: "default", "paper" or "official".
+        name: "default", "trained", "paper" or "official".
         family: "codex": prompts as the paper's GPT-3 got them, no instruction. "flan": the
-            instruction line of its Flan-T5 prompts.
+            instruction line of its Flan-T5 prompts, which "trained" has no form with.
 
     Raises:
         BadInput: No such preset.

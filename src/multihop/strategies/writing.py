@@ -90,6 +90,7 @@ class Writer:
         count: Token counter for fitting; None is the LM's own. The release counts GPT-2
             tokens.
         adapter: Name of a LoRA adapter for every call.
+        adapter_digest: What tells it from others of its name; empty when only a name is known.
     """
 
     lm: LanguageModel
@@ -99,6 +100,7 @@ class Writer:
     eviction: Eviction = "first"
     count: CountTokens | None = None
     adapter: str | None = None
+    adapter_digest: str = ""
     _counts: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -111,6 +113,7 @@ class Writer:
             "reader": self.reader,
             "lm": self.lm.name,
             "adapter": self.adapter,
+            **({"adapter_digest": self.adapter_digest} if self.adapter_digest else {}),
             "demonstrations": self.demonstrations.digest(),
             "shots": preset.shots,
             "words": preset.words,

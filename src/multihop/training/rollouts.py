@@ -45,6 +45,9 @@ class Contexts:
         missing: Share of mixed contexts without their last gold passage.
         facts: Questions of one hop per context, about its passages.
         comparisons: Questions per context that compare two of its passages.
+        weight: Of what those two kinds teach, beside 1 for the question itself.
+        closed: Share of contexts beside which the question is also asked without passages; it is
+            then answered at once, for there is nothing to reason over.
         seed: Of all draws; a question's draws depend on its id and this alone.
     """
 
@@ -57,6 +60,8 @@ class Contexts:
     missing: float = 0.2
     facts: int = 2
     comparisons: int = 1
+    weight: float = 0.5
+    closed: float = 0.3
     seed: int = 0
 
 
@@ -89,6 +94,9 @@ class Teacher:
             else:
                 examples, passages = await self._mixed(question, chain, known, draws)
             examples += self._asked(question, passages, draws)
+            if draws.random() < self.contexts.closed:
+                alone = self._prompt(question.text, ())
+                examples.append(Example(alone, f" {chain.statement}\n", "read", question.id))
             yield Lesson(question.id, tuple(dict.fromkeys(examples)))
 
     # --- The loop -----------------------------------------------------------------------------
@@ -210,7 +218,13 @@ class Teacher:
             *_some(list(_pairs(said, draws)), self.contexts.comparisons, draws),
         ]
         return [
-            Example(self._prompt(text, passages), f" {answer}\n", skill, question.id)
+            Example(
+                self._prompt(text, passages),
+                f" {answer}\n",
+                skill,
+                question.id,
+                self.contexts.weight,
+            )
             for text, answer, skill in made
         ]
 

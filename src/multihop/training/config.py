@@ -5,11 +5,12 @@
     [train]   how it is trained
     [output]  what the result is called
 
-Every key has a default but `base` files; an unknown key, a wrong type or a value out of range is
-refused with one line that names it.
+Every key has a default but those of a [[data.sets]] table; an unknown key, a wrong type or a
+value out of range is refused with one line that names it.
 """
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,29 +51,55 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Questions over one corpus.
+
+    Attributes:
+        name: As the card of the result calls it.
+        licence: Under which its questions and passages may be used.
+        questions: Question files with answers and gold passages.
+        index: BM25 index over the corpus that they are about.
+        loops: Runs of the loop per question, each with its own K.
+        mixed: Contexts per question of gold passages among distractors, in any order.
+        drills: Comparisons without passages, made of facts in the corpus.
+    """
+
+    name: str
+    licence: str
+    questions: tuple[str, ...]
+    index: str
+    loops: int = _number(1, 0)
+    mixed: int = _number(0, 0)
+    drills: int = _number(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
     """What the lessons are made from.
 
     Attributes:
         lessons: A file of finished lessons; then nothing is made and the keys on how are unused.
-        questions: Question files with gold passages.
-        index: BM25 index over the corpus that the questions are about; distractors are from it.
+        sets: Where questions are from, as tables [[data.sets]].
         never: Question files that must share no question with the training: held-out sets.
+            Nothing is asked about their gold passages either.
         words: At which a passage is cut, as the loop will cut them.
-        k: Passages of a retrieval.
-        contexts: Contexts that are sampled for each question.
+        k: Passages per query; each run of the loop draws one of these.
+        cap: Most passages of a context, but for gold ones put in.
+        facts: Questions of one hop per context, about passages that happen to be there.
+        comparisons: Questions per context that compare two of them.
         skills: What is taught.
         valid: Share of the questions kept for validation, chosen by a hash of the question.
         seed: Of everything that is sampled.
     """
 
     lessons: str = ""
-    questions: tuple[str, ...] = ()
-    index: str = ""
+    sets: tuple[Source, ...] = ()
     never: tuple[str, ...] = ()
     words: int = _number(70, 10)
-    k: int = _number(4, 1)
-    contexts: int = _number(2, 1)
+    k: tuple[int, ...] = (2, 3)
+    cap: int = _number(7, 1)
+    facts: int = _number(2, 0)
+    comparisons: int = _number(1, 0)
     skills: tuple[Skill, ...] = ("next", "query", "read", "fact")
     valid: float = _number(0.05, 0, 0.5)
     seed: int = _number(0, 0)
@@ -149,7 +176,7 @@ class Config:
 
 
 def read(path: Path) -> Config:
-    """Read a configuration; the paths in it are relative to its folder.
+    """Read a configuration; the paths in it are relative to its folder, $NAME and ~ expanded.
 
     Raises:
         BadInput: The file is no TOML, or a key or value is not as the classes here say.
@@ -172,10 +199,13 @@ def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config
     """
     found: Config = _record(Config, tables, where, "")
     data = found.data
-    if bool(data.lessons) == bool(data.questions):
-        raise BadInput(f"{where}: [data] needs either `questions` (with `index`) or `lessons`.")
-    if data.questions and not data.index:
-        raise BadInput(f"{where}: [data] names questions but no `index` to find distractors in.")
+    if bool(data.lessons) == bool(data.sets):
+        raise BadInput(f"{where}: [data] needs either tables [[data.sets]] or `lessons`.")
+    for number, source in enumerate(data.sets, 1):
+        if not source.questions or not (source.loops or source.mixed or source.drills):
+            raise BadInput(f"{where}: data.sets, table {number}: no questions, or nothing of them.")
+    if not data.k or min(data.k) < 1:
+        raise BadInput(f"{where}: data.k is {list(data.k)}; it must be numbers of at least 1.")
     if not data.skills:
         raise BadInput(f"{where}: data.skills is empty; nothing would be taught.")
     if found.model.attention == "flash_attention_2" and found.train.pack:
@@ -188,7 +218,7 @@ def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config
     return found
 
 
-def _record(kind: type, given: Any, where: str, table: str) -> Any:
+def _record(kind: type, given: Any, where: str, table: str, *, needed: bool = False) -> Any:
     if not isinstance(given, Mapping):
         raise BadInput(f"{where}: {table or 'the file'} must be a table.")
     hints = get_type_hints(kind)
@@ -203,7 +233,18 @@ def _record(kind: type, given: Any, where: str, table: str) -> Any:
             values[key] = _record(hints[key], value, where, name)
         else:
             values[key] = _value(hints[key], known[key].metadata, value, f"{where}: {name}")
+    if needed and (missing := [n for n, each in known.items() if n not in values and _bare(each)]):
+        raise BadInput(f"{where}: {', '.join(missing)} missing.")
     return kind(**values)
+
+
+def _bare(each: "dataclasses.Field[Any]") -> bool:
+    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+
+
+def _row(kind: type, given: Any, where: str, number: int) -> Any:
+    """One table of a list of tables; what has no default must be there."""
+    return _record(kind, given, f"{where}, table {number}", "", needed=True)
 
 
 def _value(kind: Any, bounds: Mapping[str, Any], given: Any, where: str) -> Any:
@@ -215,6 +256,9 @@ def _value(kind: Any, bounds: Mapping[str, Any], given: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(given, list):
             raise BadInput(f"{where} is {given!r}; it must be a list.")
+        if dataclasses.is_dataclass(get_args(kind)[0]):
+            tables = enumerate(given, 1)
+            return tuple(_row(get_args(kind)[0], each, where, n) for n, each in tables)
         return tuple(_value(get_args(kind)[0], {}, each, where) for each in given)
     wanted = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}[kind]
     fitting = (int, float) if kind is float else kind
@@ -234,13 +278,19 @@ def _located(found: Config, path: Path) -> Config:
     """Paths from where the file is."""
 
     def at(name: str) -> str:
-        return str(path.parent / Path(name).expanduser()) if name else ""
+        return str(path.parent / Path(os.path.expandvars(name)).expanduser()) if name else ""
 
     data = dataclasses.replace(
         found.data,
         lessons=at(found.data.lessons),
-        questions=tuple(at(name) for name in found.data.questions),
-        index=at(found.data.index),
+        sets=tuple(
+            dataclasses.replace(
+                source,
+                questions=tuple(at(name) for name in source.questions),
+                index=at(source.index),
+            )
+            for source in found.data.sets
+        ),
         never=tuple(at(name) for name in found.data.never),
     )
     folder = at(found.output.folder or found.output.name)

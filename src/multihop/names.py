@@ -35,10 +35,11 @@ LMS: dict[str, str] = {
     "local": "multihop.lms.local:LocalLM",
     "openai": "multihop.lms.openai:OpenAILM",
     "transformers": "multihop.lms.transformers:TransformersLM",
+    "slotted": "multihop.lms.slotted:SlottedLM",
     "scripted": "multihop.testing:scripted_lm",
 }
 
-LOADING = ("local", "transformers")
+LOADING = ("local", "transformers", "slotted")
 """Kinds that load adapters themselves."""
 
 DEFAULT_LM = "local:SmolLM2-135M-Instruct"
@@ -68,7 +69,7 @@ def open_lm(
     Args:
         name: `KIND:TARGET`, as "local:SmolLM2-135M-Instruct", "openai:MODEL@URL".
         options: Keywords of the kind's constructor.
-        adapter: What requests will name. The kinds `local` and `transformers` load it, under its
+        adapter: What requests will name. The kinds of `LOADING` load it, under its
             name, once it fits the model. Other kinds find it at a server that has loaded it, or
             not at all; `openai` is asked for completions of plain text.
 

@@ -68,6 +68,14 @@ def seq2seq():
     return tiny_seq2seq()
 
 
+def slotted():
+    from tiny_models import causal_folder
+
+    from multihop.lms.slotted import SlottedLM
+
+    return SlottedLM(str(causal_folder()), device="cpu")
+
+
 def batched():
     from tiny_models import tiny_causal
 
@@ -85,6 +93,7 @@ def batched():
         pytest.param(transformers, marks=pytest.mark.torch),
         pytest.param(seq2seq, marks=pytest.mark.torch),
         pytest.param(batched, marks=pytest.mark.torch),
+        pytest.param(slotted, marks=pytest.mark.torch),
     ]
 )
 async def lm(request):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from multihop.cli import train_adapters
 from multihop.cli.render import visible
 from multihop.training import config, recipe, sft
 
@@ -18,6 +19,11 @@ def train() -> None:
     """Teach a model the loop."""
 
 
+train.add_command(train_adapters.check)
+train.add_command(train_adapters.export)
+train.add_command(train_adapters.scores)
+
+
 @train.command(name="sft")
 @click.argument("recipe_file", type=click.Path(path_type=Path), metavar="CONFIG.toml")
 def run(*, recipe_file: Path) -> int:
@@ -27,8 +33,8 @@ def run(*, recipe_file: Path) -> int:
     """
     chosen = config.read(recipe_file)
     sft.need()
-    lessons = recipe.make_lessons(chosen)
-    learned, kept_back = sft.split(lessons, chosen.data.valid)
+    made = recipe.make_lessons(chosen)
+    learned, kept_back = sft.split(made.lessons, chosen.data.valid)
     click.echo(
         f"{len(learned)} lessons to learn from, {len(kept_back)} to validate with.", err=True
     )

@@ -14,9 +14,8 @@ from typing import Any
 
 from multihop.errors import BadInput, MissingExtra
 from multihop.lms.adapters import Adapter
-from multihop.lms.base import Prompt, Request
+from multihop.lms.base import LanguageModel, Prompt, Request
 from multihop.lms.gguf import DEFAULT, find_model
-from multihop.lms.local import LocalLM
 from multihop.text import json_object
 
 NEAR = 0.3
@@ -110,6 +109,8 @@ async def greedy_agreement(
             raise MissingExtra(package, "train")
     if not prompts:
         raise BadInput("No prompts to compare continuations of.")
+    from multihop.lms.local import LocalLM  # noqa: PLC0415 - imports httpx
+
     name = adapter.name if adapter else None
     lm = LocalLM(model, adapters={name: adapter} if name and adapter else None, repack=repack)
     try:
@@ -135,7 +136,7 @@ async def greedy_agreement(
 
 
 async def _continued(
-    lm: LocalLM, prompt: str, adapter: str | None, most: int
+    lm: LanguageModel, prompt: str, adapter: str | None, most: int
 ) -> tuple[list[int], list[float | None]]:
     """Ids up to the end of the line, and their log-probabilities where the engine tells them."""
     ids: list[int] = []

@@ -153,6 +153,7 @@ def _copy(trained: Path, into: Path, base: BaseModel) -> None:
             raise BadInput(f"{weights}: {key} holds numbers that 16 bits cannot.")
     draft = into / f".{PEFT[1]}"
     save_file(tensors, draft, {"format": "pt"})
+    draft.chmod(0o644)
     draft.replace(into / PEFT[1])
     runs.write(into / PEFT[0], json.dumps(found, indent=1, sort_keys=True) + "\n")
 

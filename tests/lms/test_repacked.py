@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from multihop.cli import parts
 from multihop.errors import BadInput, MissingExtra
 from multihop.lms import repacked
 from multihop.lms.gguf import find_model
@@ -151,6 +152,21 @@ def test_preparing_is_told_once(tmp_path, caplog):
     assert caplog.messages == ["Preparing m.gguf once, for faster use ..."]
 
 
+def test_the_command_line_tells_it_on_stderr(tmp_path, monkeypatch, capsys):
+    log = logging.getLogger("multihop.lms.repacked")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "level", logging.NOTSET)
+    (tmp_path / "script.json").write_text('{"rules": []}')
+    path = model(tmp_path / "m.gguf")
+
+    for _ in range(2):
+        parts.open_lm(f"scripted:{tmp_path / 'script.json'}")
+    fast_weights(path)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "Preparing m.gguf once, for faster use ...\n")
+    log.setLevel(logging.NOTSET)  # forgets which levels it has let pass
+
+
 def test_without_a_place_the_file_itself_is_used_and_a_warning_says_so_once(
     tmp_path, monkeypatch, caplog
 ):
@@ -159,7 +175,7 @@ def test_without_a_place_the_file_itself_is_used_and_a_warning_says_so_once(
     path = model(tmp_path / "m.gguf")
 
     assert [fast_weights(path), fast_weights(path)] == [path, path]
-    [warning] = caplog.messages
+    [warning] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warning.startswith(f"{path} is used as it is")
 
 

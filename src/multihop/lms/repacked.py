@@ -1,9 +1,9 @@
 """Weights written anew as 8-bit blocks, which llama.cpp multiplies faster on CPUs.
 
 For a batch of tokens llama.cpp has fast kernels (its repacked layouts, llamafile's `sgemm`) for
-Q4_0, Q5_0, Q8_0, IQ4_NL, the K-quants, F16 and F32. Q4_1 and Q5_1 have none. The same values as
-Q8_0 are off by at most 1/220 of the largest of the 32 that share a scale. The file's header is
-kept to the byte, but for its file type and the types and places of the tensors rewritten.
+Q4_0, Q4_K, Q5_0, Q8_0, IQ4_NL, F16 and F32. Q4_1 and Q5_1 have none; other types are left alone.
+The same values as Q8_0 are off by at most 1/220 of the largest of the 32 that share a scale. The
+file's header is kept to the byte, but for its file type and the types and places of the tensors.
 """
 
 import logging

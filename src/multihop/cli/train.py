@@ -8,7 +8,7 @@ import click
 
 from multihop.cli import train_adapters
 from multihop.cli.render import visible
-from multihop.training import config, recipe, sft
+from multihop.training import config, finish, recipe, sft
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -45,7 +45,12 @@ def run(*, recipe_file: Path) -> int:
             f"Interrupted after step {result.steps}; saved. The same command goes on.", err=True
         )
         return 130
-    click.echo(f"{visible(str(result.best))}: best after step {result.step} of {result.steps}")
+    best = f"best after step {result.step} of {result.steps}"
+    if chosen.model.method == "full":
+        click.echo(f"{visible(str(result.best))}: {best}")
+        return 0
+    adapter = finish.finish(chosen, made.parts, result)
+    click.echo(f"{visible(str(adapter.folder))}: {adapter.name}, {best}")
     return 0
 
 

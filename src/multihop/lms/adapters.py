@@ -236,6 +236,10 @@ class Adapter:
                 plain text, or the file is bad.
         """
         self.check_plain(chat=chat)
+        self._check_file(model)
+        return self.file(GGUF)
+
+    def _check_file(self, model: Path) -> None:
         base = self.card.base
         if base.digest:
             same = file_digest(model) == base.digest
@@ -250,7 +254,6 @@ class Adapter:
                 f"Adapter {self.name!r} was trained on {wanted}; {found}. "
                 "Choose that model, or use no adapter."
             )
-        return self.file(GGUF)
 
     def check_plain(self, *, chat: bool) -> None:
         """Make sure that prompts are sent as they were in training: as plain text.
@@ -271,7 +274,7 @@ class Adapter:
         the repository's, or a local folder's: its own, or what its config.json calls it.
 
         Args:
-            model: A Hugging Face repository, or a local folder.
+            model: A Hugging Face repository, a local folder, or a .gguf file.
             chat: Whether prompts are sent through the tokenizer's chat template.
 
         Raises:
@@ -280,9 +283,12 @@ class Adapter:
         """
         self.check_plain(chat=chat)
         base, folder = self.card.base, Path(model)
-        if folder.is_dir():
+        if folder.is_file():
+            self._check_file(folder)
+            same = True
+        elif folder.is_dir():
             same = not _last_parts(base.name, base.repository).isdisjoint(_called(folder))
-        elif base.repository:
+        elif base.repository and "/" in model:
             same = model.lower() == base.repository.lower()
         else:
             same = _last_parts(model) == _last_parts(base.name)
@@ -308,7 +314,7 @@ def read_adapter(folder: Path) -> Adapter:
     except FileNotFoundError:
         raise BadInput(
             f"{folder}: has no {CARD}, so it is not known which model and prompts it is for. "
-            "`multihop train card` writes one for an adapter made elsewhere."
+            "docs/adapters.md says how to write one."
         ) from None
     except UnicodeDecodeError as broken:
         raise BadInput(f"{folder / CARD}: not the card of an adapter: {broken}.") from None

@@ -129,7 +129,7 @@ class SlottedLM:
         self._device, self._dtype, self._threads = device, dtype, threads
         self.adapters: dict[str, Path] = {}
         for name, given in resolved(adapters or {}).items():
-            path = given.peft_for(model) if isinstance(given, Adapter) else given
+            path = given.peft_for(str(self._gguf or model)) if isinstance(given, Adapter) else given
             if not (path / "adapter_config.json").is_file():
                 raise BadInput(f"Adapter {name!r}: {path} has no adapter_config.json.")
             self.adapters[name] = path

@@ -32,6 +32,7 @@ FLOORS = {
     "names": 3,
     "evaluation": 3,
     "runs": 3,
+    "training": 3,
     "cli": 4,
     "__main__": 5,
 }

@@ -285,12 +285,15 @@ DEFAULT = Preset(
 TRAINED = replace(
     DEFAULT,
     name="trained",
+    k=3,
+    max_passages=12,
     words=70,
     shots=0,
     read_instruction=OFFICIAL_FLAN.read_instruction,
 )
-"""Ours, for a model that was taught the loop: no demonstrations, shorter passages. Only the
-direct reader has an instruction, which tells its prompts from the loop's."""
+"""Ours, for a model that was taught the loop: no demonstrations, shorter passages, and fewer of
+them, for its sentences name what they look for. Only the direct reader has an instruction, which
+tells its prompts from the loop's."""
 
 _PRESETS = {
     ("official", "codex"): OFFICIAL,

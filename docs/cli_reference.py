@@ -38,6 +38,11 @@ def reference() -> str:
             raise SystemExit(f"{name} is listed but is no command")
         context = click.Context(command, info_name=name, parent=root, **_sizes())
         parts.append(f"## multihop {name}\n\n```\n{command.get_help(context)}\n```\n")
+        if isinstance(command, click.Group):
+            for each, inner in command.commands.items():
+                below = click.Context(inner, info_name=each, parent=context, **_sizes())
+                text = inner.get_help(below)
+                parts.append(f"### multihop {name} {each}\n\n```\n{text}\n```\n")
     return "\n".join(parts)
 
 

@@ -17,6 +17,7 @@ from multihop import __version__, names, runs
 from multihop.cli import parts
 from multihop.cli.render import visible
 from multihop.errors import MultihopError
+from multihop.lms.adapters import packaged, read_adapter
 from multihop.lms.base import Prompt, Request, complete
 from multihop.lms.gguf import DEFAULT, find_model
 from multihop.text import Query
@@ -28,6 +29,7 @@ BROUGHT = {
     "official": "the released code's sentence splitter (preset official)",
     "drop": "DROP's metric over list answers",
     "transformers": "Flan-T5 and other Hugging Face models",
+    "train": "teaching a model the loop (multihop train)",
 }
 """What an extra is for."""
 
@@ -91,6 +93,7 @@ def _findings(
     yield Finding("processors", good=True, found=str(len(os.sched_getaffinity(0))))
     yield from _packages()
     yield _embedded()
+    yield from _adapters()
     yield _java()
     yield _runs()
     if retriever:
@@ -145,6 +148,20 @@ def _embedded() -> Finding:
             needed=False,
         )
     return Finding(name, good=True, found=f"{DEFAULT}, {path.stat().st_size / 1e6:.0f} MB")
+
+
+def _adapters() -> Iterator[Finding]:
+    """The packaged ones; each of their files is compared with the card."""
+    for name, folder in packaged().items():
+        try:
+            adapter = read_adapter(folder)
+            files = [adapter.file(file) for file in adapter.card.files]
+        except MultihopError as failure:
+            yield Finding(f"adapter {name}", good=False, found=str(failure), needed=False)
+            continue
+        size = sum(file.stat().st_size for file in files) / 1e6
+        found = f"for {adapter.card.base.name}, {len(files)} files, {size:.0f} MB"
+        yield Finding(f"adapter {name}", good=True, found=found)
 
 
 def _java() -> Finding:

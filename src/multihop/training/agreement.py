@@ -6,6 +6,7 @@ is no near tie shows that something is wrong with the exported adapter.
 """
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -179,7 +180,9 @@ class _Judge:
         if adapter:
             import peft  # noqa: PLC0415
 
-            model = peft.PeftModel.from_pretrained(model, str(adapter.folder))
+            with warnings.catch_warnings():  # peft asks transformers in an old way
+                warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+                model = peft.PeftModel.from_pretrained(model, str(adapter.folder))
         return cls(model.eval(), tokenizer)
 
     def agrees(

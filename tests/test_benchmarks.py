@@ -8,9 +8,11 @@ import pytest
 
 from conftest import ROOT, shared
 from multihop.strategies.rules import preset
+from multihop.text import Question
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import adapter
 import loop
 import run
 from table import Row, figure
@@ -92,3 +94,47 @@ def test_figures_keep_the_digits_that_mean_something():
         "12",
     ]
     assert json.dumps(figure(2.5)) == '"2.5"'
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_choice"),
+    [
+        ("Who is older, Ada Rao or Bo Lind?", "Bo Lind", True),
+        ("Are both films Danish?", "no", True),
+        ("Who made The Ferry?", "Ada Rao", False),
+        ("Which Lindholm street is longest?", "Lind", False),
+    ],
+)
+def test_a_question_is_a_choice_where_it_names_its_answer(question, answer, is_choice):
+    assert adapter.choice(Question(question, answers=(answer,))) == is_choice
+
+
+def test_recall_at_n_cuts_what_was_collected_and_fills_up_from_the_ranking():
+    question = Question("?", gold_ids=("g1", "g2"))
+    assert adapter.at(["a", "g1"], ["b", "g2"], question, 2) == 0.5
+    assert adapter.at(["a", "g1"], ["b", "g2"], question, 4) == 1.0
+    assert adapter.at(["a", "b", "g1"], ["g2"], question, 2) == 0.0
+
+
+def test_the_adapter_tables_come_out_of_runs_alone(tmp_path, capsys, monkeypatch):
+    data, runs = tmp_path / "data", tmp_path / "runs"
+    data.mkdir()
+    texts = {"f": ("The Ferry", "The Ferry was made by Ada Rao."), "r": ("Ada Rao", "Of Pune.")}
+    (data / "toy_corpus.jsonl").write_text(
+        "".join(json.dumps({"id": i, "title": t, "text": x}) + "\n" for i, (t, x) in texts.items())
+    )
+    record = {"question": "Where is the maker of The Ferry from?", "answers": ["Pune"]}
+    lines = [{**record, "id": f"q{n}", "gold_paragraph_ids": ["f", "r"]} for n in range(3)]
+    (data / "toy_dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rules = tmp_path / "rules.json"
+    answer = {"prompt": "", "text": "So the answer is: Pune."}
+    rules.write_text(json.dumps({"rules": [answer]}))
+    given = ["adapter.py", str(data), str(runs), "--sets", "toy", "--only", "untrained"]
+    monkeypatch.setattr(sys, "argv", [*given, "--model", f"scripted:{rules}"])
+    adapter.main()
+    first = capsys.readouterr().out
+    assert "| untrained ircot | 3 | 100.0" in first
+    assert "| BM25 alone | 3 |" in first
+    monkeypatch.setattr(sys, "argv", [*given, "--tables", "--model", "scripted:gone"])
+    adapter.main()
+    assert capsys.readouterr().out == first

@@ -38,6 +38,8 @@ class Model:
         alpha: The adapter's output is scaled by alpha / r.
         dropout: Share of the adapter's inputs that are dropped while training.
         targets: Names of the modules that get an adapter; none: all linear ones but the head.
+        layers: Uppermost layers that get an adapter; 0: all. What is below them is then not gone
+            back through, which is faster.
         attention: "sdpa", "eager", or, only with `pack = false`, "flash_attention_2".
     """
 
@@ -47,6 +49,7 @@ class Model:
     alpha: float = _number(32.0, 0, above=True)
     dropout: float = _number(0.0, 0, 0.9)
     targets: tuple[str, ...] = ()
+    layers: int = _number(0, 0)
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
 
 
@@ -208,6 +211,8 @@ def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config
         raise BadInput(f"{where}: data.k is {list(data.k)}; it must be numbers of at least 1.")
     if not data.skills:
         raise BadInput(f"{where}: data.skills is empty; nothing would be taught.")
+    if found.model.method == "full" and found.model.layers:
+        raise BadInput(f'{where}: model.layers is for adapters; method "full" trains all layers.')
     if found.model.attention == "flash_attention_2" and found.train.pack:
         raise BadInput(
             f"{where}: model.attention flash_attention_2 cannot see a tree of examples. "

@@ -1,5 +1,6 @@
 """The training itself, on transformers' Trainer. Imports torch: imported when it is needed."""
 
+import inspect
 import itertools
 import json
 import logging
@@ -20,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from multihop import runs
 from multihop.errors import BadInput
-from multihop.training import packing
+from multihop.training import attention, packing
 from multihop.training.bases import load_base
 from multihop.training.config import Config
 from multihop.training.examples import Lesson, Skill
@@ -57,6 +58,7 @@ def run(
     model, tokenizer = load_base(
         config.model.base, torch.bfloat16 if short else torch.float32, config.model.attention
     )
+    treed = config.model.attention == "sdpa" and settings.pack and not cuda and sees_trees(model)
     if config.model.method == "lora":
         model = _with_adapter(model, config)
     packs = packed(lessons_train, tokenizer, settings.max_tokens, share=settings.pack)
@@ -104,6 +106,7 @@ def run(
         config=config,
         folder=folder,
         tell=tell,
+        treed=treed,
     )
     watch = _Watch(settings.save_minutes, settings.patience)
     trainer.add_callback(watch)
@@ -121,6 +124,16 @@ def has_bfloat16() -> bool:
         return torch.cuda.is_bf16_supported()
     able = torch.cpu.get_capabilities()
     return bool(able.get("amx_bf16") or able.get("avx512_bf16"))
+
+
+def sees_trees(model: Any) -> bool:
+    """Let a model compute attention in blocks of a tree, if it can be told of one."""
+    arguments = inspect.signature(model.forward).parameters.values()
+    more = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments)
+    if not more or not getattr(model, "_supports_attention_backend", False):
+        return False
+    model.set_attn_implementation(attention.NAME)
+    return True
 
 
 def packed(
@@ -146,6 +159,15 @@ def packed(
 def _with_adapter(model: Any, config: Config) -> Any:
     import peft  # noqa: PLC0415 - a whole model needs none
 
+    targets: list[str] | str = list(config.model.targets) or "all-linear"
+    layers: list[int] | None = None
+    if count := config.model.layers:
+        there = int(model.config.num_hidden_layers)
+        if count > there:
+            raise BadInput(f"model.layers is {count}; {config.model.base} has {there} layers.")
+        layers = list(range(there - count, there))
+        if isinstance(targets, str):  # peft takes layers only with names
+            targets = _linear(model)
     try:
         return peft.get_peft_model(
             model,
@@ -153,12 +175,25 @@ def _with_adapter(model: Any, config: Config) -> Any:
                 r=config.model.r,
                 lora_alpha=config.model.alpha,
                 lora_dropout=config.model.dropout,
-                target_modules=list(config.model.targets) or "all-linear",
+                target_modules=targets,
+                layers_to_transform=layers,
                 task_type="CAUSAL_LM",
             ),
         )
     except ValueError as failure:  # no module of these names
         raise BadInput(f"model.targets: {failure}") from failure
+
+
+def _linear(model: Any) -> list[str]:
+    """Names of the linear modules in the layers."""
+    kinds = (torch.nn.Linear, transformers.pytorch_utils.Conv1D)
+    head = model.get_output_embeddings()
+    found = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and module is not head
+    }
+    return sorted(found)
 
 
 def _steps(packs: int, config: Config) -> int:
@@ -259,12 +294,18 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
     """Learns packs: weighted loss over the targets, validation by skill, curves."""
 
     def __init__(
-        self, *, config: Config, folder: Path, tell: Callable[[Progress], None], **rest: Any
+        self,
+        *,
+        config: Config,
+        folder: Path,
+        tell: Callable[[Progress], None],
+        treed: bool,
+        **rest: Any,
     ) -> None:
         super().__init__(**rest)
         self.loss_is_scaled_for_ga = True  # by `compute_loss`
         self.args._n_gpu = min(1, self.args.n_gpu)  # noqa: SLF001 - more by a process each
-        self.run_config, self.folder, self.tell = config, folder, tell
+        self.run_config, self.folder, self.tell, self.treed = config, folder, tell, treed
         self.started = time.monotonic()
         self.validating = 0.0
         self.first_step: int | None = None
@@ -308,12 +349,14 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
 
     def _losses(self, model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         mask = inputs["attention_mask"]
+        more = {"tree": attention.blocks(mask, self.model.dtype)} if self.treed else {}
         out = model(
             input_ids=inputs["input_ids"],
             position_ids=inputs["position_ids"],
             attention_mask=mask.to(self.model.dtype) if mask.is_floating_point() else mask,
             logits_to_keep=inputs["kept"],
             use_cache=False,
+            **more,
         )
         logits = out.logits[inputs["rows"], inputs["columns"]]
         return cross_entropy(logits.float(), inputs["tokens"], reduction="none")

@@ -151,11 +151,14 @@ def _embedded() -> Finding:
 
 
 def _adapters() -> Iterator[Finding]:
-    """The packaged ones; each of their files is compared with the card."""
+    """The packaged ones; their files and the embedded model are compared with the card."""
+    embedded = _embedded().good
     for name, folder in packaged().items():
         try:
             adapter = read_adapter(folder)
             files = [adapter.file(file) for file in adapter.card.files]
+            if embedded and adapter.card.base.name == DEFAULT:
+                adapter.gguf_for(find_model(DEFAULT))
         except MultihopError as failure:
             yield Finding(f"adapter {name}", good=False, found=str(failure), needed=False)
             continue

@@ -8,7 +8,7 @@ import click
 
 from multihop.cli import train_adapters
 from multihop.cli.render import visible
-from multihop.training import config, finish, recipe, sft
+from multihop.training import claim, config, curves, finish, recipe, sft
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -33,13 +33,17 @@ def run(*, recipe_file: Path) -> int:
     """
     chosen = config.read(recipe_file)
     sft.need()
+    folder = Path(chosen.output.folder)
+    claim.check(chosen, folder)
     made = recipe.make_lessons(chosen)
     learned, kept_back = sft.split(made.lessons, chosen.data.valid)
     click.echo(
         f"{len(learned)} lessons to learn from, {len(kept_back)} to validate with.", err=True
     )
-    folder = Path(chosen.output.folder)
-    result = sft.train(chosen, learned, kept_back, folder, tell=_lines())
+    result = sft.train(chosen, learned, kept_back, folder, tell=_lines(chosen))
+    if (folder / curves.CURVES).exists():
+        page = curves.write(folder, chosen.output.name)
+        click.echo(f"Curves: {visible(str(page))}", err=True)
     if not result.finished:
         click.echo(
             f"Interrupted after step {result.steps}; saved. The same command goes on.", err=True
@@ -54,7 +58,7 @@ def run(*, recipe_file: Path) -> int:
     return 0
 
 
-def _lines() -> Callable[[sft.Progress], None]:
+def _lines(chosen: config.Config) -> Callable[[sft.Progress], None]:
     last = -EVERY
 
     def tell(progress: sft.Progress) -> None:
@@ -62,6 +66,7 @@ def _lines() -> Callable[[sft.Progress], None]:
         now = time.monotonic()
         if progress.loss is None:
             losses = ", ".join(f"{k or 'all'} {v:.3f}" for k, v in progress.valid.items())
+            curves.write(Path(chosen.output.folder), chosen.output.name)
             click.echo(f"step {progress.step}: validation loss {losses}", err=True)
         elif now - last >= EVERY or progress.step == progress.steps:
             last = now

@@ -333,7 +333,7 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         self,
         model: Any,
         inputs: Mapping[str, torch.Tensor],
-        return_outputs: bool = False,
+        return_outputs: bool = False,  # noqa: ARG002 - the Trainer passes it
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
         """This batch's part of the step's mean loss, so that parts add up."""

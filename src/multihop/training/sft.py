@@ -2,7 +2,7 @@
 
 A run has a folder and goes on where it was after any kind of end:
 
-    lessons.jsonl    what is learned from
+    config.json      the settings, and a hash of the lessons; others are refused
     curves.jsonl     a line a step and a line a validation
     checkpoints/     adapter, optimizer and place in the data; the newest two
     best/            the adapter (or model) with the lowest validation loss so far
@@ -108,12 +108,21 @@ def train(
         tell: Called after each step and each validation.
 
     Raises:
-        BadInput: The model cannot be trained, or no lesson fits `max_tokens`.
+        BadInput: The model cannot be trained, no lesson fits `max_tokens`, or the folder holds
+            a run of another configuration or of other lessons.
         MissingExtra: torch, transformers, peft or accelerate is not installed.
     """
     need()
-    from multihop.training import loop  # noqa: PLC0415 - torch takes seconds to import
+    from multihop.training import (  # noqa: PLC0415 - torch takes seconds to import
+        claim,
+        loop,
+    )
 
+    if not resume:
+        (folder / claim.CONFIG).unlink(missing_ok=True)
+    claim.check(config, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    claim.start(config, [*lessons_train, *lessons_valid], folder)
     return loop.run(
         config, lessons_train, lessons_valid, folder, resume=resume, tell=tell or (lambda _: None)
     )

@@ -131,3 +131,26 @@ def peft_folder(
     }
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     return folder
+
+
+def one_matrix(folder: Path, module: str, rows: int, columns: int) -> Path:
+    """A LoRA adapter of one layer of some model, its numbers small and random."""
+    from safetensors.numpy import save_file
+
+    dice = np.random.default_rng(3)
+    folder.mkdir(parents=True)
+    start = f"base_model.model.{module}"
+    tensors = {
+        f"{start}.lora_{side}.weight": (dice.standard_normal(shape) / 100).astype(np.float32)
+        for side, shape in (("A", (2, columns)), ("B", (rows, 2)))
+    }
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
+    settings = {
+        "peft_type": "LORA",
+        "r": 2,
+        "lora_alpha": 2,
+        "bias": "none",
+        "target_modules": [module.rpartition(".")[2]],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    return folder

@@ -175,5 +175,38 @@ def test_doctor_lists_packaged_adapters_and_finds_damaged_ones(multihop, ours) -
     assert "for SmolLM2-135M-Instruct, 3 files" in result.out
     (ours / "adapter.gguf").write_bytes(b"damaged")
     result = multihop("doctor")
+    assert "--  adapter loop" in result.out
     assert "is not the file that its card names" in result.out
     assert result.code == 0
+
+
+@pytest.mark.embedded
+@pytest.mark.torch
+def test_the_demo_answers_with_the_packaged_adapter(multihop, tmp_path, monkeypatch) -> None:
+    for package in ("torch", "gguf", "xllamacpp"):
+        pytest.importorskip(package)
+    from multihop.lms.gguf import DEFAULT
+    from multihop.training import card, finish
+    from tiny_gguf import one_matrix
+
+    base, weights = finish.base_model(DEFAULT)
+    monkeypatch.setattr(adapters, "files", lambda _: tmp_path / "package")
+    card.write(
+        one_matrix(tmp_path / "best", "model.layers.0.self_attn.q_proj", 576, 576),
+        tmp_path / "package" / "data" / "adapters" / "loop",
+        name="loop",
+        base=base,
+        weights=weights,
+        training=CARD.training,
+        licence="Apache-2.0",
+    )
+    kept = tmp_path / "runs"
+    for options, named in (((), "loop"), (("--adapter", "none"), None)):
+        result = multihop("demo", *options)
+        assert result.code == 0
+        assert ("local:SmolLM2-135M-Instruct · loop ·" in result.err) is (named == "loop")
+        [*_, line] = next(kept.glob("asks-*/traces.jsonl")).read_text().splitlines()
+        trace = json.loads(line)
+        assert trace["settings"]["adapter"] == named
+        calls = [step["call"] for step in trace["steps"] if step.get("call")]
+        assert {call["adapter"] for call in calls} == {named}

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from adapter_folders import adapter_folder
 from multihop.errors import (
     BadCompletion,
     BadInput,
@@ -14,6 +15,7 @@ from multihop.errors import (
     LMUnavailable,
     MissingExtra,
 )
+from multihop.lms.adapters import BaseModel
 from multihop.lms.base import Prompt, Request, Turn, complete
 from multihop.lms.batching import BatchedLM
 
@@ -222,6 +224,19 @@ def test_an_adapter_that_is_none_is_refused_at_once(tmp_path):
     pytest.importorskip("peft")
     with pytest.raises(BadInput, match=r"'a': .* has no adapter_config.json"):
         tiny_causal(adapters={"a": tmp_path})
+
+
+def test_the_card_of_an_adapter_is_compared_with_the_model(tmp_path):
+    pytest.importorskip("peft")
+    folder = adapter_folder(tmp_path / "a")
+    with pytest.raises(BadInput, match="was trained on HuggingFaceTB/SmolLM2-135M-Instruct, not"):
+        tiny_causal(adapters={"a": folder})
+    fitting = adapter_folder(tmp_path / "b", base=BaseModel(name=causal_folder().name))
+    lm = tiny_causal(adapters={"b": str(fitting)})
+    assert lm.adapters == {"b": fitting}
+    assert set(lm.identity["adapters"]["b"]) == {"adapter_config.json", "adapter_model.safetensors"}
+    with pytest.raises(BadInput, match="was trained on plain prompts"):
+        tiny_causal(adapters={"b": fitting}, chat=True)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):

@@ -145,6 +145,8 @@ def _copy(trained: Path, into: Path, base: BaseModel) -> None:
     found: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
     found["base_model_name_or_path"] = base.repository or base.name
     found["inference_mode"] = True
+    if isinstance(found.get("target_modules"), list):  # of a set: in another order each time
+        found["target_modules"].sort()
     tensors = {
         key: tensor.to(torch.float16).contiguous() for key, tensor in load_file(weights).items()
     }

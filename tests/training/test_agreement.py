@@ -43,6 +43,7 @@ async def test_an_exported_adapter_writes_the_same_in_both_engines(tmp_path, arc
     base = await greedy_agreement(None, PROMPTS, model=model, max_tokens=16)
     told = await greedy_agreement(adapter, PROMPTS, model=model, max_tokens=16)
     assert base.real == told.real == ()
+    assert (told.prompts, told.unknown) == (3, 0)
     assert told.tokens >= 3 * 8
     assert base.largest < 0.05
     assert told.largest < 0.05
@@ -81,6 +82,7 @@ def test_near_ties_are_counted_apart_from_what_rounding_cannot_explain() -> None
     differences = tuple(Difference(0, n, "a", "b", margin) for n, margin in enumerate((0.1, 0.9)))
     told = Agreement(
         prompts=2,
+        unknown=0,
         equal=1,
         tokens=20,
         differences=differences,

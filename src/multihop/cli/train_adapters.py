@@ -88,12 +88,14 @@ def check(
             f"transformers {each.reference!r}, which leads by {each.margin:.3f} nats",
             err=True,
         )
+    if told.unknown:
+        click.echo(f"Not compared: {told.unknown}; their tokens are not known.", err=True)
     click.echo(
         f"{told.equal} of {told.prompts} continuations are equal; {len(told.differences)} of "
         f"{told.tokens} tokens differ, {told.near_ties} of them near ties (below {near:g} nats). "
         f"Log-probabilities differ by {told.noise:.4f} nats on average, {told.largest:.3f} at most."
     )
-    return 1 if told.real else 0
+    return 1 if told.real or not told.prompts else 0
 
 
 @click.command()

@@ -1,6 +1,8 @@
 """Loads the model that is to be trained."""
 
+import io
 import logging
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 import torch
@@ -28,11 +30,14 @@ def load_base(name: str, dtype: torch.dtype, attention: str) -> tuple[Any, Any]:
     level = loud.level
     loud.setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
+    # For GGUF there is a bar of its own that nothing turns off.
+    quiet = redirect_stderr(io.StringIO()) if gguf else nullcontext()
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(where, **extra)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            where, dtype=dtype, attn_implementation=attention, **extra
-        )
+        with quiet:
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, attn_implementation=attention, **extra
+            )
     except (OSError, ValueError, ImportError) as failure:
         why = (str(failure).strip() or type(failure).__name__).splitlines()[0]
         raise BadInput(f"The model {name} cannot be loaded: {why}") from failure
@@ -42,7 +47,8 @@ def load_base(name: str, dtype: torch.dtype, attention: str) -> tuple[Any, Any]:
     if gguf:
         _forget_quantization(model)
     model.config.use_cache = False
-    model.config._name_or_path = name  # noqa: SLF001 - peft writes it into the adapter
+    model.config._name_or_path = name  # noqa: SLF001 - it is written into what is saved
+    model.name_or_path = name  # likewise, by peft
     return model, tokenizer
 
 

@@ -1,15 +1,17 @@
 """The training itself, on transformers' Trainer. Imports torch: imported when it is needed."""
 
+import functools
 import inspect
 import itertools
 import json
-import logging
+import math
 import random
 import resource
 import shutil
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +28,14 @@ from multihop.training.bases import load_base
 from multihop.training.config import Config
 from multihop.training.examples import Lesson, Skill
 from multihop.training.packing import Pack
-from multihop.training.sft import Progress, Result
+from multihop.training.sft import Progress, Result, Sizes
 
 SKILLS: tuple[str, ...] = get_args(Skill)
+_CHECKPOINTING = next(  # the second name is that of older releases
+    name
+    for name in ("activation_checkpointing", "gradient_checkpointing")
+    if name in transformers.TrainingArguments.__dataclass_fields__
+)
 CURVES, RESULT, CHECKPOINTS, BEST = "curves.jsonl", "result.json", "checkpoints", "best"
 
 
@@ -40,6 +47,7 @@ def run(
     *,
     resume: bool,
     tell: Callable[[Progress], None],
+    tell_sizes: Callable[[Sizes], None],
 ) -> Result:
     """See `multihop.training.sft.train`."""
     settings = config.train
@@ -68,6 +76,7 @@ def run(
             f"No example fits train.max_tokens ({settings.max_tokens}). Raise it, or cut the "
             "passages shorter (data.words)."
         )
+    tell_sizes(_sizes(model, packs, valid, lessons_train))
     steps = _steps(len(packs), config)
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / CHECKPOINTS),
@@ -83,7 +92,7 @@ def run(
         max_grad_norm=settings.clip,
         bf16=half,
         use_cpu=not cuda,
-        gradient_checkpointing=settings.checkpointing,
+        **{_CHECKPOINTING: settings.checkpointing},
         eval_strategy=("steps" if settings.valid_every else "epoch") if valid else "no",
         eval_steps=settings.valid_every or None,
         save_strategy="no",  # by the clock, see `_Watch`
@@ -94,6 +103,7 @@ def run(
         disable_tqdm=True,
         remove_unused_columns=False,
         dataloader_pin_memory=cuda,
+        ddp_find_unused_parameters=False,
         seed=settings.seed,
         data_seed=settings.seed,
     )
@@ -121,7 +131,7 @@ def run(
 def has_bfloat16() -> bool:
     """Whether bfloat16 is computed by the hardware: on a GPU of these years, or by CPU code."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     able = torch.cpu.get_capabilities()
     return bool(able.get("amx_bf16") or able.get("avx512_bf16"))
 
@@ -156,6 +166,22 @@ def packed(
     return found
 
 
+def _sizes(
+    model: Any, packs: Sequence[Pack], valid: Sequence[Pack], lessons: Sequence[Lesson]
+) -> Sizes:
+    examples = sum(pack.examples for pack in packs)
+    return Sizes(
+        examples=examples,
+        too_long=sum(len(lesson.examples) for lesson in lessons) - examples,
+        packs=len(packs),
+        tokens=sum(map(len, packs)),
+        plain=sum(pack.plain for pack in packs),
+        targets=sum(len(pack.targets) for pack in packs),
+        valid=sum(pack.examples for pack in valid),
+        parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
+    )
+
+
 def _with_adapter(model: Any, config: Config) -> Any:
     import peft  # noqa: PLC0415 - a whole model needs none
 
@@ -168,20 +194,25 @@ def _with_adapter(model: Any, config: Config) -> Any:
         layers = list(range(there - count, there))
         if isinstance(targets, str):  # peft takes layers only with names
             targets = _linear(model)
+    settings = peft.LoraConfig(
+        r=config.model.r,
+        lora_alpha=config.model.alpha,
+        lora_dropout=config.model.dropout,
+        target_modules=targets,
+        layers_to_transform=layers,
+        task_type="CAUSAL_LM",
+    )
     try:
-        return peft.get_peft_model(
-            model,
-            peft.LoraConfig(
-                r=config.model.r,
-                lora_alpha=config.model.alpha,
-                lora_dropout=config.model.dropout,
-                target_modules=targets,
-                layers_to_transform=layers,
-                task_type="CAUSAL_LM",
-            ),
-        )
+        with warnings.catch_warnings():  # peft asks transformers by an old name
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            adapted = peft.get_peft_model(model, settings)
     except ValueError as failure:  # no module of these names
         raise BadInput(f"model.targets: {failure}") from failure
+    # Else peft asks the hub whether the vocabulary has grown; it has not.
+    adapted.save_pretrained = functools.partial(
+        adapted.save_pretrained, save_embedding_layers=False
+    )
+    return adapted
 
 
 def _linear(model: Any) -> list[str]:
@@ -201,7 +232,7 @@ def _steps(packs: int, config: Config) -> int:
     return max(1, round(-(-batches // config.train.accumulation) * config.train.epochs))
 
 
-class _Packs(torch.utils.data.Dataset[Pack]):
+class _Packs(torch.utils.data.Dataset[Pack]):  # type: ignore[misc]
     def __init__(self, packs: Sequence[Pack]) -> None:
         self.packs = packs
 
@@ -212,7 +243,7 @@ class _Packs(torch.utils.data.Dataset[Pack]):
         return self.packs[place]
 
 
-class _Order(torch.utils.data.Sampler[int]):
+class _Order(torch.utils.data.Sampler[int]):  # type: ignore[misc]
     """A new order in each pass, the same in every sitting; batches of about equal lengths."""
 
     def __init__(self, lengths: Sequence[int], batch: int, seed: int) -> None:
@@ -311,7 +342,6 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         self.first_step: int | None = None
         self.evaluated = self.learned = 0
         self.sums = torch.zeros(2, len(SKILLS))
-        self.best_step = 0
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -363,6 +393,9 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validation loss by skill; the best adapter so far is kept."""
+        checked = [entry for entry in self.state.log_history if "eval_loss" in entry]
+        if checked and checked[-1]["step"] == self.state.global_step:
+            return {k: v for k, v in checked[-1].items() if k.startswith("eval_")}
         began = time.monotonic()
         self.model.eval()
         sums = torch.zeros(2, len(SKILLS))
@@ -374,11 +407,11 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         self.model.train()
         metrics = {f"eval_{k}" if k else "eval_loss": v for k, v in _means(sums).items()}
         self.validating += time.monotonic() - began
-        before = [e["eval_loss"] for e in self.state.log_history if "eval_loss" in e]
-        if self.is_world_process_zero() and metrics["eval_loss"] < min(before, default=1e30):
+        before = [entry["eval_loss"] for entry in checked]
+        if self.is_world_process_zero() and metrics["eval_loss"] < min(before, default=math.inf):
             self.save_best()
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(
+        self.control: transformers.TrainerControl = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
@@ -399,11 +432,13 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         self.state.log_history.append({**logs, "step": step, "epoch": self.state.epoch})
         if not self.is_world_process_zero():
             return
-        valid = {
-            ("" if key == "eval_loss" else key.removeprefix("eval_")): value
-            for key, value in logs.items()
-            if key.startswith("eval_")
-        }
+        valid = _valid(logs)
+        loss = valid.get("", logs.get("loss", 0.0))
+        if not math.isfinite(loss):
+            raise BadInput(
+                f"The loss is {loss} after step {step}: the training has burst. Lower train.lr "
+                f"(now {self.args.learning_rate:g}) or train.clip, and begin in another folder."
+            )
         if not valid and "loss" not in logs:  # the Trainer's summary at the end
             return
         seconds = time.monotonic() - self.started
@@ -430,12 +465,7 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         done = step - (self.first_step or 0)
         left = (self.state.max_steps - step) * seconds / done if done else None
         history = self.state.log_history
-        newest = next((e for e in reversed(history) if "eval_loss" in e), {})
-        told = {
-            ("" if key == "eval_loss" else key.removeprefix("eval_")): value
-            for key, value in newest.items()
-            if key.startswith("eval_")
-        }
+        told = next((_valid(entry) for entry in reversed(history) if "eval_loss" in entry), {})
         rates = [e["learning_rate"] for e in history if "learning_rate" in e]
         self.tell(
             Progress(
@@ -470,6 +500,15 @@ def _means(sums: torch.Tensor) -> dict[str, float]:
         if sums[1, number] > 0
     }
     return {"": (sums[0].sum() / sums[1].sum()).item(), **found}
+
+
+def _valid(entry: Mapping[str, float]) -> dict[str, float]:
+    """Losses of a validation in the Trainer's record; "" is over all."""
+    return {
+        "" if key == "eval_loss" else key.removeprefix("eval_"): value
+        for key, value in entry.items()
+        if key.startswith("eval_")
+    }
 
 
 class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
@@ -537,7 +576,7 @@ def last_checkpoint(folder: Path) -> Path | None:
             json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
             whole.append(path)
         except (OSError, ValueError):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # another process may be at it
     return max(whole, key=_step, default=None)
 
 
@@ -574,11 +613,7 @@ def _finish(trainer: _Trainer, watch: _Watch, folder: Path) -> Result:
     best: dict[str, Any] = min(checked, key=lambda entry: entry["eval_loss"], default={})
     if finished and not checked:
         trainer.save_best()
-    valid = {
-        ("" if key == "eval_loss" else key.removeprefix("eval_")): value
-        for key, value in best.items()
-        if key.startswith("eval_")
-    }
+    valid = _valid(best)
     result = Result(
         folder / BEST,
         int(best.get("step", state.global_step)),
@@ -608,6 +643,3 @@ def _result(folder: Path) -> Result:
         finished=True,
         stopped_early=record["stopped_early"],
     )
-
-
-logging.getLogger("transformers.trainer").setLevel(logging.ERROR)

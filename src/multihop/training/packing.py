@@ -68,6 +68,7 @@ class Pack:
         positions: For each token how many are before it in its examples.
         targets: What is to be predicted, grouped by where: `at` never falls.
         plain: Tokens that the examples would take one by one.
+        examples: How many there are.
     """
 
     ids: tuple[int, ...]
@@ -75,6 +76,7 @@ class Pack:
     positions: tuple[int, ...]
     targets: tuple[Target, ...]
     plain: int
+    examples: int
 
     def __len__(self) -> int:
         """Tokens that are evaluated."""
@@ -150,7 +152,7 @@ def pack(examples: Iterable[Tokens], limit: int) -> Iterator[Pack]:
 
 def fits(example: Tokens, limit: int) -> bool:
     """Whether a pack of this size can hold the example, which needs a first token."""
-    return 0 < len(example.prompt) and len(example.prompt) + len(example.completion) - 1 <= limit
+    return len(example.prompt) > 0 and len(example.prompt) + len(example.completion) - 1 <= limit
 
 
 class _Tree:
@@ -162,7 +164,7 @@ class _Tree:
         self.positions: list[int] = []
         self.places: dict[tuple[int, int], int] = {}
         self.targets: dict[tuple[int, int, str], float] = {}
-        self.plain = 0
+        self.plain = self.examples = 0
 
     def size_with(self, example: Tokens) -> int:
         """Tokens there would be."""
@@ -186,6 +188,7 @@ class _Tree:
             if number < len(whole) - 1:
                 place = self._child(place, token, number)
         self.plain += len(whole) - 1
+        self.examples += 1
 
     def _child(self, parent: int, token: int, depth: int) -> int:
         found = self.places.get((parent, token))
@@ -204,4 +207,5 @@ class _Tree:
             tuple(self.positions),
             tuple(Target(at, token, weight, skill) for (at, token, skill), weight in ordered),
             self.plain,
+            self.examples,
         )

@@ -24,6 +24,31 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate")
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """What there is to learn.
+
+    Attributes:
+        examples: That are learned.
+        too_long: Examples that are left out because a pack cannot hold them.
+        packs: Rows of tokens that hold the examples.
+        tokens: Evaluated in a pass.
+        plain: Tokens a pass would take without packing.
+        targets: Tokens that are predicted in a pass; equal ones at the same place are one.
+        valid: Examples for validation.
+        parameters: Numbers that are trained.
+    """
+
+    examples: int
+    too_long: int
+    packs: int
+    tokens: int
+    plain: int
+    targets: int
+    valid: int
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a run is.
 
@@ -78,7 +103,8 @@ def split(lessons: Sequence[Lesson], share: float) -> tuple[list[Lesson], list[L
 
     A hash of the question's id decides, so more lessons do not move a question.
     """
-    train, valid = [], []
+    train: list[Lesson] = []
+    valid: list[Lesson] = []
     for lesson in lessons:
         digest = hashlib.sha256(f"valid:{lesson.question}".encode()).digest()
         part = int.from_bytes(digest[:8], "big") / 2**64
@@ -96,6 +122,7 @@ def train(
     *,
     resume: bool = True,
     tell: Callable[[Progress], None] | None = None,
+    tell_sizes: Callable[[Sizes], None] | None = None,
 ) -> Result:
     """Train, from the beginning or from the newest checkpoint in the folder.
 
@@ -106,6 +133,7 @@ def train(
         folder: Of the run; is made.
         resume: Go on from the newest checkpoint. Else what is there of a run is deleted.
         tell: Called after each step and each validation.
+        tell_sizes: Called once, before the first step; not for a run that is finished.
 
     Raises:
         BadInput: The model cannot be trained, no lesson fits `max_tokens`, or the folder holds
@@ -124,7 +152,13 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     claim.start(config, [*lessons_train, *lessons_valid], folder)
     return loop.run(
-        config, lessons_train, lessons_valid, folder, resume=resume, tell=tell or (lambda _: None)
+        config,
+        lessons_train,
+        lessons_valid,
+        folder,
+        resume=resume,
+        tell=tell or (lambda _: None),
+        tell_sizes=tell_sizes or (lambda _: None),
     )
 
 

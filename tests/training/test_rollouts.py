@@ -49,12 +49,13 @@ def written(examples: tuple[Example, ...]) -> list[tuple[str, str]]:
 async def test_the_second_hop_is_not_told_before_its_passage_is_found() -> None:
     [lesson] = await lessons(quiet(k=(2,)))
     first, second, *_, whole, bare = lesson.examples
-    assert first.completion == " The Ferry was directed by Ada Rao.\n"
+    known = " The Ferry was directed by Ada Rao."
+    assert first.completion == f"{known} The place of birth of Ada Rao is needed.\n"
     assert RAO.text not in first.prompt
     assert RAO.text in second.prompt
     assert second.prompt.endswith("A: The Ferry was directed by Ada Rao.")
     assert second.completion == f" Ada Rao was born in Pune. {ANSWER} Pune.\n"
-    assert whole.completion == first.completion.removesuffix("\n") + second.completion
+    assert whole.completion == known + second.completion
     assert bare.completion == " Pune\n"
     assert TRAINED.read_instruction in bare.prompt
 
@@ -93,6 +94,22 @@ async def test_a_link_that_cannot_be_asked_for_has_its_passage_put_in() -> None:
     [lesson] = await lessons(quiet(k=(1,)), corpus=[CLAY], links=links)
     assert {e.skill for e in lesson.examples} == {"next", "read"}
     assert all(FERRY.text in e.prompt for e in lesson.examples)
+
+
+async def test_a_line_end_is_learned_after_answers_and_needs_alone() -> None:
+    for number in range(20):
+        for lesson in await lessons(Contexts(seed=number, mixed=2, missing=0.5, closed=0.5)):
+            for example in lesson.examples:
+                ended = example.completion.endswith("\n")
+                fit_to_end = example.completion.rstrip().endswith(" is needed.")
+                fit_to_end |= ANSWER in example.completion or example.skill == "read"
+                assert ended == fit_to_end, example.completion
+
+
+async def test_a_fact_whose_sequel_cannot_be_asked_for_is_left_open() -> None:
+    links = Chain((Link("Ada Rao made The Ferry.", "f"), Link("She is from Pune.", "r")), "Pune")
+    [lesson] = await lessons(quiet(k=(1,)), corpus=[FERRY, CLAY], links=links)
+    assert lesson.examples[0].completion == " Ada Rao made The Ferry."
 
 
 async def test_mixed_contexts_hold_the_gold_passages_or_end_where_they_do() -> None:

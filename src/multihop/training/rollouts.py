@@ -3,7 +3,9 @@
 The retriever is asked for real, so contexts are those that the loop will meet: the gold passage
 of the first hop beside what else the question finds, the second hop not there yet, then found or
 still missing. At each state the example goes on as far as the passages support the chain, and
-ends there in a line end: what is not known is looked for, not made up.
+then says what is needed: what is not known is looked for, not made up. A line end stands after
+the answer, and after what is needed, alone: were it learned after a fact, a search that finds
+nothing new would leave a chain that seems to be at its end.
 """
 
 import random
@@ -130,8 +132,11 @@ class Teacher:
                     return examples, collected.passages
                 collected.passages.append(gold[str(link.passage)])
             ready = self._ready(chain, at, collected)
-            examples.append(self._example(question, collected, thoughts, ready, "next"))
             finished = at + len(ready) > len(chain.links)
+            after = None if finished else chain.links[at + len(ready)]
+            examples.append(
+                self._example(question, collected, thoughts, ready, "next", after=after)
+            )
             thoughts.append(ready[0])
             at += 1
             if at == len(chain.links) or (finished and draws.random() < 0.5):
@@ -156,9 +161,9 @@ class Teacher:
         collected = Collected(len(passages), self.form.duplicate, passages=passages)
         if missing:
             ready = self._ready(chain, 0, collected)
-            return [
-                self._example(question, collected, [], ready, "next")
-            ] if ready else [], passages
+            after = chain.links[len(ready)]
+            example = self._example(question, collected, [], ready, "next", after=after)
+            return [example] if example.completion.strip() else [], passages
         return self._read(question, chain, passages), passages
 
     def _there(self, link: Link, collected: Collected) -> bool:
@@ -194,9 +199,14 @@ class Teacher:
         thoughts: Sequence[str],
         said: Sequence[str],
         skill: Skill,
+        *,
+        after: Link | None = None,
     ) -> Example:
+        """One state; `after` is the first link that its passages do not support."""
         prompt = self._prompt(question.text, collected.passages, " ".join(thoughts))
-        return Example(prompt, f" {' '.join(said)}\n", skill, question.id)
+        said = [*said, after.needed] if after and after.needed else said
+        end = "" if after and not after.needed else "\n"
+        return Example(prompt, f" {' '.join(said)}{end}", skill, question.id)
 
     def _prompt(
         self, question: str, passages: Sequence[Passage], chain: str = "", instruction: str = ""

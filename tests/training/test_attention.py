@@ -1,6 +1,7 @@
 """Attention in blocks of a tree gives what whole attention gives."""
 
 import pytest
+
 from tiny_hf import lessons, tiny_llama
 
 pytestmark = pytest.mark.torch

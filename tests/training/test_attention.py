@@ -15,10 +15,10 @@ def tiny(tmp_path_factory):
 
 
 def packs_of(tiny, count=3):
+    from multihop.lms.weights import load_causal
     from multihop.training import loop
-    from multihop.training.bases import load_base
 
-    model, tokenizer = load_base(tiny, torch.float32, "sdpa")
+    model, tokenizer = load_causal(tiny, torch.float32, "sdpa")
     return model, tokenizer, loop.packed(lessons(count), tokenizer, 400)
 
 

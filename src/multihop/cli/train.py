@@ -1,13 +1,15 @@
 """`multihop train`: teach a model the loop."""
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from multihop.cli import train_adapters
-from multihop.cli.render import visible
+from multihop.cli.render import terminal, visible
 from multihop.training import claim, config, curves, finish, recipe, sft
 
 EVERY = 10.0
@@ -40,7 +42,14 @@ def run(*, recipe_file: Path) -> int:
     click.echo(
         f"{len(learned)} lessons to learn from, {len(kept_back)} to validate with.", err=True
     )
-    result = sft.train(chosen, learned, kept_back, folder, tell=_lines(chosen))
+    with _progress() as tell:
+
+        def told(progress: sft.Progress) -> None:
+            if progress.loss is None:
+                curves.write(folder, chosen.output.name)
+            tell(progress)
+
+        result = sft.train(chosen, learned, kept_back, folder, tell=told, tell_sizes=_sizes)
     if (folder / curves.CURVES).exists():
         page = curves.write(folder, chosen.output.name)
         click.echo(f"Curves: {visible(str(page))}", err=True)
@@ -58,22 +67,90 @@ def run(*, recipe_file: Path) -> int:
     return 0
 
 
-def _lines(chosen: config.Config) -> Callable[[sft.Progress], None]:
+def _sizes(sizes: sft.Sizes) -> None:
+    left = (
+        f"; {sizes.too_long:,} are longer than train.max_tokens and left out"
+        if sizes.too_long
+        else ""
+    )
+    click.echo(
+        f"{sizes.examples:,} examples in {sizes.packs:,} packs{left}. A pass evaluates "
+        f"{sizes.tokens:,} tokens instead of {sizes.plain:,} and predicts {sizes.targets:,}. "
+        f"{sizes.parameters:,} numbers are trained.",
+        err=True,
+    )
+
+
+def _losses(progress: sft.Progress) -> str:
+    return ", ".join(f"{skill or 'all'} {loss:.3f}" for skill, loss in progress.valid.items())
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[sft.Progress], None]]:
+    """A bar on a terminal; else a line now and then, and one for each validation."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich.progress import (  # noqa: PLC0415 - takes time, and only a terminal needs it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=terminal()) as bar:
+        task = bar.add_task("training", left="")
+
+        def tell(progress: sft.Progress) -> None:
+            if progress.loss is None:
+                bar.console.print(f"step {progress.step}: validation loss {_losses(progress)}")
+                return
+            bar.update(
+                task,
+                total=progress.steps,
+                completed=progress.step,
+                description=f"loss {progress.loss:.3f}, {_speed(progress)}",
+                left=_left(progress),
+            )
+
+        yield tell
+
+
+def _speed(progress: sft.Progress) -> str:
+    return (
+        f"{progress.tokens_per_second:.0f} tokens/s evaluated, "
+        f"{progress.targets_per_second:.0f} learned"
+    )
+
+
+def _left(progress: sft.Progress) -> str:
+    if progress.left is None:
+        return ""
+    minutes, seconds = divmod(round(progress.left), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02} to go"
+
+
+def _lines() -> Callable[[sft.Progress], None]:
     last = -EVERY
 
     def tell(progress: sft.Progress) -> None:
         nonlocal last
         now = time.monotonic()
         if progress.loss is None:
-            losses = ", ".join(f"{k or 'all'} {v:.3f}" for k, v in progress.valid.items())
-            curves.write(Path(chosen.output.folder), chosen.output.name)
-            click.echo(f"step {progress.step}: validation loss {losses}", err=True)
+            click.echo(f"step {progress.step}: validation loss {_losses(progress)}", err=True)
         elif now - last >= EVERY or progress.step == progress.steps:
             last = now
-            left = "" if progress.left is None else f", {progress.left / 60:.0f} min to go"
             click.echo(
                 f"step {progress.step} of {progress.steps}: loss {progress.loss:.3f}, "
-                f"{progress.tokens_per_second:.0f} tokens/s{left}",
+                f"{_speed(progress)}, {_left(progress)}",
                 err=True,
             )
 

@@ -1,6 +1,8 @@
 """Loads decoder-only models for torch, also out of GGUF files."""
 
+import io
 import logging
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 from multihop.errors import BadInput
@@ -27,20 +29,28 @@ def load_causal(name: str, dtype: Any, attention: str) -> tuple[Any, Any]:
     loud = logging.getLogger("transformers.modeling_gguf_pytorch_utils")
     level = loud.level
     loud.setLevel(logging.ERROR)
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    # For GGUF there is a bar of its own that nothing turns off.
+    quiet = redirect_stderr(io.StringIO()) if gguf else nullcontext()
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(where, **extra)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            where, dtype=dtype, attn_implementation=attention, **extra
-        )
+        with quiet:
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, attn_implementation=attention, **extra
+            )
     except (OSError, ValueError, ImportError) as failure:
         why = (str(failure).strip() or type(failure).__name__).splitlines()[0]
         raise BadInput(f"The model {name} cannot be loaded: {why}") from failure
     finally:
         loud.setLevel(level)
+        if bars:
+            transformers.utils.logging.enable_progress_bar()
     if gguf:
         _forget_quantization(model)
     model.config.use_cache = False
-    model.config._name_or_path = name  # noqa: SLF001 - peft writes it into the adapter
+    model.config._name_or_path = name  # noqa: SLF001 - it is written into what is saved
+    model.name_or_path = name  # likewise, by peft
     return model, tokenizer
 
 

@@ -190,9 +190,9 @@ class _Judge:
     def load(cls, name: str, adapter: Adapter | None) -> "_Judge":
         import torch  # noqa: PLC0415
 
-        from multihop.training.bases import load_base  # noqa: PLC0415 - imports torch
+        from multihop.lms.weights import load_causal  # noqa: PLC0415 - imports torch
 
-        model, tokenizer = load_base(name, torch.float32, "sdpa")
+        model, tokenizer = load_causal(name, torch.float32, "sdpa")
         if adapter:
             import peft  # noqa: PLC0415
 

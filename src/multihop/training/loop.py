@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 
 from multihop import runs
 from multihop.errors import BadInput
+from multihop.lms.weights import load_causal
 from multihop.training import attention, packing
-from multihop.training.bases import load_base
 from multihop.training.config import Config
 from multihop.training.examples import Lesson, Skill
 from multihop.training.packing import Pack
@@ -63,7 +63,7 @@ def run(
     half = settings.dtype == "bfloat16" or (settings.dtype == "auto" and has_bfloat16())
     # An adapter leaves the weights alone, so they may be short; what is trained stays float32.
     short = half and config.model.method == "lora"
-    model, tokenizer = load_base(
+    model, tokenizer = load_causal(
         config.model.base, torch.bfloat16 if short else torch.float32, config.model.attention
     )
     treed = config.model.attention == "sdpa" and settings.pack and not cuda and sees_trees(model)
@@ -355,9 +355,18 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
             total = self.accelerator.gather(total).sum()
         return samples, total
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> _Order:
-        lengths = [len(pack) for pack in (train_dataset or self.train_dataset).packs]
-        return _Order(lengths, self.args.per_device_train_batch_size, self.args.seed)
+    def get_train_dataloader(self) -> Any:
+        """Batches in an order of our own."""
+        batch = self.args.per_device_train_batch_size
+        lengths = [len(pack) for pack in self.train_dataset.packs]
+        loader = torch.utils.data.DataLoader(
+            self.train_dataset,
+            batch_size=batch,
+            sampler=_Order(lengths, batch, self.args.seed),
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)
 
     def compute_loss(
         self,

@@ -53,7 +53,7 @@ def test_a_command_in_the_docs_is_understood(words, monkeypatch, tmp_path) -> No
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         elif word.startswith("run") or word == "RUN":
-            (tmp_path / word).mkdir(exist_ok=True)
+            (tmp_path / word).mkdir(parents=True, exist_ok=True)
     context = click.Context(cli, info_name="multihop", **cli.context_settings)
     if not any(word in COMMANDS or word.startswith("--") for word in words[:1]):
         words = ["ask", *words]

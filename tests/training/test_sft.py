@@ -89,6 +89,11 @@ def test_a_run_learns_validates_and_keeps_its_best(undisturbed) -> None:
     assert told[-1].valid == checks[-1]["valid"]
     assert all(line["tokens_per_second"] > 0 and line["rss_mb"] > 0 for line in lines)
     assert lines[0]["lr"] > lines[-2]["lr"]
+    for line in lines:
+        if "loss" in line:  # a weighted mean lies between its parts
+            parts = line["skills"].values()
+            assert len(parts) == 2
+            assert min(parts) <= line["loss"] <= max(parts)
 
 
 def test_a_finished_run_is_not_done_again(undisturbed, tiny) -> None:
@@ -252,7 +257,7 @@ def test_a_weight_counts_as_often(tiny, tmp_path) -> None:
 
 
 def test_a_whole_model_is_trained_and_saved(tiny, tmp_path) -> None:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     made = lessons(6)
     chosen = config(tiny, model={"method": "full"}, lr=0.003)
@@ -261,6 +266,7 @@ def test_a_whole_model_is_trained_and_saved(tiny, tmp_path) -> None:
     checks = [line["valid"][""] for line in curves(tmp_path) if "valid" in line]
     assert checks[-1] < checks[0]
     assert not (result.best / "adapter_config.json").exists()
+    assert AutoTokenizer.from_pretrained(result.best)("a b").input_ids == [66, 1, 67]
     before = AutoModelForCausalLM.from_pretrained(tiny)
     after = AutoModelForCausalLM.from_pretrained(result.best)
     assert sizes[0].parameters == sum(p.numel() for p in before.parameters())
@@ -380,3 +386,36 @@ def test_an_interrupted_verb_says_how_to_go_on_and_goes_on(tiny, tmp_path, monke
     assert done.return_value == 0, done.stderr
     steps = [line["step"] for line in curves(tmp_path / "multihop-adapter")]
     assert steps == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does(undisturbed, tiny, tmp_path) -> None:
+    files.write(tmp_path / "lessons.jsonl", lessons(12))
+    for processes in (1, 2):
+        (tmp_path / f"{processes}.toml").write_text(
+            f'[model]\nbase = "{tiny}"\nr = 4\n[data]\nlessons = "lessons.jsonl"\nvalid = 0.2\n'
+            f"[train]\nlr = 0.02\nthreads = 1\naccumulation = {4 // processes}\n"
+            f'[output]\nname = "by{processes}"\n'
+        )
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"),
+                *(str(processes), "-m", "multihop", "train", "sft"),
+                str(tmp_path / f"{processes}.toml"),
+            ],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("examples in") == 1
+    one, two = (curves(tmp_path / name) for name in ("by1", "by2"))
+    assert len(one) == len(two) == 8
+    for a, b in zip(one, two, strict=True):
+        assert a["step"] == b["step"]
+        assert a.get("loss", 0) == pytest.approx(b.get("loss", 0), rel=1e-4)
+        for key in ("skills", "valid"):
+            assert a.get(key, {}) == pytest.approx(b.get(key, {}), rel=1e-4)
+    assert one[-1]["tokens"] == two[-1]["tokens"]
+    assert (tmp_path / "by2" / "adapter" / "card.json").is_file()

@@ -1,5 +1,6 @@
 """`multihop train`: teach a model the loop."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -39,9 +40,11 @@ def run(*, recipe_file: Path) -> int:
     claim.check(chosen, folder)
     made = recipe.make_lessons(chosen)
     learned, kept_back = sft.split(made.lessons, chosen.data.valid)
-    click.echo(
-        f"{len(learned)} lessons to learn from, {len(kept_back)} to validate with.", err=True
-    )
+    rank = os.environ.get("RANK", "0")  # torchrun starts several processes; one speaks
+    if rank == "0":
+        click.echo(
+            f"{len(learned)} lessons to learn from, {len(kept_back)} to validate with.", err=True
+        )
     with _progress() as tell:
 
         def told(progress: sft.Progress) -> None:
@@ -49,7 +52,10 @@ def run(*, recipe_file: Path) -> int:
                 curves.write(folder, chosen.output.name)
             tell(progress)
 
-        result = sft.train(chosen, learned, kept_back, folder, tell=told, tell_sizes=_sizes)
+        sizes = _sizes if rank == "0" else None
+        result = sft.train(chosen, learned, kept_back, folder, tell=told, tell_sizes=sizes)
+    if rank != "0":
+        return 0 if result.finished else 130
     if (folder / curves.CURVES).exists():
         page = curves.write(folder, chosen.output.name)
         click.echo(f"Curves: {visible(str(page))}", err=True)

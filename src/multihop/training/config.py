@@ -159,13 +159,11 @@ class Output:
         name: Of the adapter.
         folder: Where the run is kept; empty: the name, beside the configuration.
         licence: Under which the result may be used.
-        data_licences: Of the questions and passages that it learned from.
     """
 
     name: str = "multihop-adapter"
     folder: str = ""
     licence: str = ""
-    data_licences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

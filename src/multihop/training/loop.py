@@ -117,6 +117,7 @@ def run(
         folder=folder,
         tell=tell,
         treed=treed,
+        tokenizer=tokenizer,
     )
     watch = _Watch(settings.save_minutes, settings.patience)
     trainer.add_callback(watch)
@@ -331,12 +332,14 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         folder: Path,
         tell: Callable[[Progress], None],
         treed: bool,
+        tokenizer: Any,
         **rest: Any,
     ) -> None:
         super().__init__(**rest)
         self.loss_is_scaled_for_ga = True  # by `compute_loss`
         self.args._n_gpu = min(1, self.args.n_gpu)  # noqa: SLF001 - more by a process each
         self.run_config, self.folder, self.tell, self.treed = config, folder, tell, treed
+        self.tokenizer = tokenizer
         self.started = time.monotonic()
         self.validating = 0.0
         self.first_step: int | None = None
@@ -431,6 +434,8 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         shutil.rmtree(fresh, ignore_errors=True)
         model = self.accelerator.unwrap_model(self.model)
         model.save_pretrained(str(fresh))
+        if self.run_config.model.method == "full":
+            self.tokenizer.save_pretrained(str(fresh))
         best = self.folder / BEST
         shutil.rmtree(best, ignore_errors=True)
         fresh.rename(best)
@@ -439,8 +444,6 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         """Write a line of the curves and tell it."""
         step = self.state.global_step
         self.state.log_history.append({**logs, "step": step, "epoch": self.state.epoch})
-        if not self.is_world_process_zero():
-            return
         valid = _valid(logs)
         loss = valid.get("", logs.get("loss", 0.0))
         if not math.isfinite(loss):
@@ -450,6 +453,11 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
             )
         if not valid and "loss" not in logs:  # the Trainer's summary at the end
             return
+        sums, evaluated, learned = self._over_devices()
+        if not valid:
+            self.sums.zero_()
+        if not self.is_world_process_zero():
+            return
         seconds = time.monotonic() - self.started
         busy = max(seconds - self.validating, 1e-9)
         line: dict[str, Any] = {"step": step, "epoch": round(self.state.epoch or 0.0, 4)}
@@ -458,14 +466,12 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
         else:
             if self.first_step is None:
                 self.first_step = step - 1
-            line |= {"loss": logs["loss"], "skills": _means(self.sums), "lr": logs["learning_rate"]}
+            line |= {"loss": logs["loss"], "skills": _means(sums), "lr": logs["learning_rate"]}
             line["norm"] = logs.get("grad_norm")
             line["skills"].pop("", None)
-            self.sums.zero_()
-        rate, learned = self.evaluated / busy, self.learned / busy
         line |= {
-            "tokens": self.evaluated,
-            "tokens_per_second": round(rate, 1),
+            "tokens": evaluated,
+            "tokens_per_second": round(evaluated / busy, 1),
             "seconds": round(seconds, 1),
             "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
@@ -484,12 +490,21 @@ class _Trainer(transformers.Trainer):  # type: ignore[misc]
                 logs.get("loss"),
                 told,
                 rates[-1] if rates else 0.0,
-                rate,
-                learned,
+                evaluated / busy,
+                learned / busy,
                 seconds,
                 left,
             )
         )
+
+    def _over_devices(self) -> tuple[torch.Tensor, int, int]:
+        """Sums by skill since the last step, and tokens evaluated and learned in this sitting."""
+        if self.args.world_size == 1:
+            return self.sums.clone(), self.evaluated, self.learned
+        counts = torch.tensor([self.evaluated, self.learned], device=self.args.device)
+        sums = self.accelerator.reduce(self.sums.to(self.args.device)).cpu()
+        evaluated, learned = self.accelerator.reduce(counts).tolist()
+        return sums, evaluated, learned
 
 
 def _by_skill(losses: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -620,7 +635,7 @@ def _finish(trainer: _Trainer, watch: _Watch, folder: Path) -> Result:
     finished = watch.early or state.global_step >= state.max_steps
     checked = [entry for entry in state.log_history if "eval_loss" in entry]
     best: dict[str, Any] = min(checked, key=lambda entry: entry["eval_loss"], default={})
-    if finished and not checked:
+    if finished and not checked and trainer.is_world_process_zero():
         trainer.save_best()
     valid = _valid(best)
     result = Result(

@@ -419,3 +419,14 @@ def test_two_processes_learn_what_one_does(undisturbed, tiny, tmp_path) -> None:
             assert a.get(key, {}) == pytest.approx(b.get(key, {}), rel=1e-4)
     assert one[-1]["tokens"] == two[-1]["tokens"]
     assert (tmp_path / "by2" / "adapter" / "card.json").is_file()
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_short_numbers_learn_about_the_same(tiny, tmp_path, method) -> None:
+    last = []
+    for dtype in ("float32", "bfloat16"):
+        chosen = config(tiny, model={"method": method}, lr=0.005, dtype=dtype)
+        sft.train(chosen, lessons(6), lessons(2), tmp_path / dtype)
+        last.append(curves(tmp_path / dtype)[-1]["valid"][""])
+    assert last[1] == pytest.approx(last[0], rel=0.05)
+    assert last[1] != last[0]

@@ -1,10 +1,14 @@
 """Configurations: what is read, and what is refused in one line."""
 
+import dataclasses
+
 import pytest
 
+from conftest import ROOT
 from multihop.errors import BadInput
 from multihop.training.config import Config, Data, parse, read
 
+PAGE = (ROOT / "docs" / "training.md").read_text("utf-8")
 LESSONS = {"data": {"lessons": "l.jsonl"}}
 SET = {"name": "own", "licence": "CC0", "questions": ["q.jsonl"], "index": "i"}
 
@@ -82,3 +86,31 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path) -> None:
         read(path)
     with pytest.raises(BadInput, match="No such file"):
         read(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("table", ["model", "data", "train", "output"])
+def test_the_docs_name_every_key_with_its_default(table) -> None:
+    rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
+    said = {
+        name.strip("` "): default.strip("` ")
+        for names, values, *_ in (row for row in rows if len(row) > 2)
+        for name, default in zip(
+            names.strip("| ").split(", "), f"{values} , ".split(", "), strict=False
+        )
+    }
+    for each in dataclasses.fields(type(getattr(Config(), table))):
+        default = each.default
+        assert f"{table}.{each.name}" in said
+        written = said[f"{table}.{each.name}"]
+        if isinstance(default, bool):
+            assert written == str(default).lower()
+        elif isinstance(default, int | float):
+            assert float(written) == default, each.name
+        elif isinstance(default, str) and default:
+            assert written == default
+
+
+def test_the_shipped_recipe_is_read() -> None:
+    found = read(ROOT / "recipes" / "ircot-smollm2-135m.toml")
+    assert {source.name for source in found.data.sets} == {"2WikiMultihopQA", "HotpotQA", "MuSiQue"}
+    assert len(found.data.never) == 3

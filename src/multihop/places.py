@@ -10,3 +10,11 @@ def cache() -> Path:
         return Path(given).expanduser()
     folder = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(folder).expanduser() / "multihop"
+
+
+def data_home() -> Path:
+    """Downloads and what is built of them: MULTIHOP_DATA, else multihop/data in the user's."""
+    if given := os.environ.get("MULTIHOP_DATA"):
+        return Path(given).expanduser()
+    folder = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(folder).expanduser() / "multihop" / "data"

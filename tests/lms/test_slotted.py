@@ -135,22 +135,45 @@ async def test_seeded_samples_are_the_same_again_and_differ_among_themselves(fol
     assert later.samples[0].text == one.samples[1].text
 
 
-@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
-async def test_adapters_take_turns_and_do_not_read_each_others_keys(folder, tmp_path) -> None:
+def adapter_at(folder: Path, where: Path, seed: int) -> Path:
+    """A random LoRA adapter that changes what the model writes."""
     peft = pytest.importorskip("peft")
     import torch
     import transformers
 
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        config = peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+        adapted = peft.get_peft_model(model, config)
+        for key, weight in adapted.named_parameters():
+            if "lora_" in key:
+                torch.nn.init.normal_(weight, std=0.5)
+    adapted.save_pretrained(where)
+    return where
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+async def test_an_only_adapter_is_merged_until_the_model_alone_is_asked(folder, tmp_path) -> None:
+    adapters = {"one": adapter_at(folder, tmp_path / "one", seed=1)}
+    lm, single = slotted(folder, adapters=adapters, slots=4), alone(folder, adapters=adapters)
+    merged = []
+    for adapter in ("one", "one", None, "one", None):
+        requests = [Request(Prompt(prompt), max_tokens=8, adapter=adapter) for prompt in PROMPTS]
+        for request, reply in zip(
+            requests, await asyncio.gather(*(complete(lm, r) for r in requests)), strict=True
+        ):
+            assert reply.text == (await complete(single, request)).text
+        merged.append(lm._merged)
+    assert merged == [True, True, False, False, False]
+    await lm.aclose()
+    await single.aclose()
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+async def test_adapters_take_turns_and_do_not_read_each_others_keys(folder, tmp_path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-        with torch.random.fork_rng([]):
-            torch.manual_seed(seed)
-            config = peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-            adapted = peft.get_peft_model(model, config)
-            for key, weight in adapted.named_parameters():
-                if "lora_" in key:
-                    torch.nn.init.normal_(weight, std=0.5)
-        adapted.save_pretrained(tmp_path / name)
+        adapter_at(folder, tmp_path / name, seed)
     adapters = {name: tmp_path / name for name in ("one", "two")}
     requests = [
         Request(Prompt(prompt), max_tokens=8, adapter=adapter)

@@ -51,6 +51,7 @@ class Slots:
         layers = range(config.num_hidden_layers)
         self.keys = [torch.empty(shape, **kind) for _ in layers]
         self.values = [torch.empty(shape, **kind) for _ in layers]
+        self.groups = config.num_attention_heads // heads
 
     def evaluate(self, segments: Sequence[Segment]) -> torch.Tensor:
         """Evaluate new tokens.
@@ -92,11 +93,14 @@ class _Pass:
             first += number
 
     def _mask(self, before: int, number: int) -> torch.Tensor | None:
-        """What each new token sees: all before it and itself; a single one sees everything."""
+        """What each new token sees: all before it and itself; a single one sees everything.
+
+        Once for each group of heads, as `attend` puts them.
+        """
         if number == 1:
             return None
         seen = torch.ones(number, before + number, dtype=torch.bool, device=self.slots.model.device)
-        return seen.tril_(before)
+        return seen.tril_(before).repeat(self.slots.groups, 1)
 
 
 def attend(
@@ -127,11 +131,7 @@ def attend(
         its[:, segment.before : end] = value[0, :, first:last]
         rows = query[0, :, first:last].reshape(1, shared, groups * number, size)
         found = scaled_dot_product_attention(
-            rows,
-            mine[None, :, :end],
-            its[None, :, :end],
-            attn_mask=None if mask is None else mask.repeat(groups, 1),
-            scale=scaling,
+            rows, mine[None, :, :end], its[None, :, :end], attn_mask=mask, scale=scaling
         )
         out[0, first:last] = (
             found.reshape(shared, groups, number, size)

@@ -11,8 +11,7 @@ import asyncio
 import importlib.util
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -139,6 +138,8 @@ class SlottedLM:
         self._places = [_Slot() for _ in range(slots)]
         self._model: Any = None
         self._evaluator: Any = None
+        self._switched: str | None = ""  # to no adapter yet, nor to the model alone
+        self._merged = self._mixed = False
         self._lock = threading.Lock()
         self._running = False
         self._clock = 0
@@ -310,6 +311,7 @@ class SlottedLM:
         if self.adapters:
             model = self._adapted(model)
         self._model = model.to(device).eval()
+        self._switched, self._merged, self._mixed = "", False, False
         self._evaluator = ragged.Slots(self._model, self.slots, self.window)
 
     def _adapted(self, model: Any) -> Any:
@@ -345,8 +347,8 @@ class SlottedLM:
             Segment(s.slot, s.done, s.ids[s.done : s.done + number])  # type: ignore[arg-type]
             for s, number in taken
         ]
-        with self._with_adapter(adapter):
-            logits = self._evaluator.evaluate(segments)
+        self._switch(adapter)
+        logits = self._evaluator.evaluate(segments)
         self._clock += 1
         rows = []
         for row, (sequence, number) in enumerate(taken):
@@ -376,15 +378,28 @@ class SlottedLM:
         place = self._places[best]
         place.user, place.adapter, place.held = sequence, adapter, []
 
-    @contextmanager
-    def _with_adapter(self, adapter: str | None) -> Iterator[None]:
-        if adapter is None and self.adapters:
-            with self._model.disable_adapter():
-                yield
+    def _switch(self, adapter: str | None) -> None:
+        """Let the model answer with an adapter, or alone.
+
+        An only adapter is added into the weights as long as nothing else is asked for: its own
+        small products would take a third of the time. To be taken out once changes the weights
+        by their rounding; to go in and out would let that grow, so it is not added again.
+        """
+        if not self.adapters or adapter == self._switched:
             return
-        if adapter is not None:
+        if self._merged:
+            self._model.unmerge_adapter()
+            self._merged, self._mixed = False, True
+        if adapter is None:
+            self._model.disable_adapter_layers()
+            self._mixed = True
+        else:
+            self._model.enable_adapter_layers()
             self._model.set_adapter(adapter)
-        yield
+            if len(self.adapters) == 1 and not self._mixed:
+                self._model.merge_adapter()
+                self._merged = True
+        self._switched = adapter
 
     def _write(self, logits: Any, rows: Sequence[tuple[int, _Sequence]]) -> None:
         """Choose the next token of each sequence whose tokens are all evaluated."""

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,7 +18,8 @@ from multihop.lms.layers import layered
 from multihop.lms.store import ReplyStore
 from multihop.retrievers.base import Retriever
 from multihop.retrievers.batching import BatchedRetriever
-from multihop.strategies import PRESETS
+from multihop.strategies import PRESETS, Demonstrations
+from multihop.strategies.official import open_demonstrations
 from multihop.text import Json
 from multihop.trace import Strategy
 
@@ -42,7 +42,7 @@ class Parts:
         k: Passages fetched per query.
         max_steps: Most sentences of the chain.
         max_passages: Most passages kept over all steps.
-        demonstrations: A file of demonstrations.
+        demonstrations: All kinds of them.
         strategy_options: Further keywords of the strategies.
         calls: Most LM calls in flight.
         fuse: Read on from open streams where the next prompt allows it.
@@ -62,7 +62,7 @@ class Parts:
     k: int | None
     max_steps: int | None
     max_passages: int | None
-    demonstrations: Path | None
+    demonstrations: Demonstrations | None
     strategy_options: dict[str, str]
     calls: int
     fuse: bool
@@ -86,7 +86,7 @@ class Parts:
             model=chosen["model"],
             preset=chosen["preset"],
             strategies=strategies,
-            demonstrations=chosen["demonstrations"] is not None,
+            demonstrations=any(chosen[name] is not None for name in _DEMONSTRATIONS),
             model_options=model_options,
             strategy_options=strategy_options,
         )
@@ -97,6 +97,7 @@ class Parts:
             model_options=model_options,
             strategy_options=strategy_options,
             adapter=adapters.choose(chosen.pop("adapter"), wishes),
+            demonstrations=_demonstrations(chosen, strategy_options.get("family", "codex")),
             budgets=budgets.Budgets.take(chosen, strategies),
             **chosen,
         )
@@ -278,9 +279,21 @@ _OPTIONS = [
     ),
     click.option(
         "--demonstrations",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Worked examples, in the official prompt files' format.",
+        metavar="FILE|official:DIR",
+        help="Worked examples: a prompt file, or a data set's folder of IRCoT's prompt files, as "
+        "official:ircot/prompts/hotpotqa. By default our own.",
+    ),
+    click.option(
+        "--demonstration-set",
+        type=click.IntRange(1, 3),
+        metavar="1|2|3",
+        help="Use one of the three sets of 15 of IRCoT's examples; by default all of a file.",
+    ),
+    click.option(
+        "--distractors",
+        type=click.IntRange(1, 3),
+        metavar="1|2|3",
+        help="Passages without use shown with each example of official:DIR; by default 2.",
     ),
     click.option(
         "-o",
@@ -334,6 +347,22 @@ _OPTIONS = [
     ),
     *budgets.OPTIONS,
 ]
+
+
+_DEMONSTRATIONS = ("demonstrations", "demonstration_set", "distractors")
+
+
+def _demonstrations(chosen: dict[str, Any], family: str) -> Demonstrations | None:
+    """The demonstrations asked for, out of what the options gave; None when none were."""
+    name, number, distractors = (chosen.pop(option) for option in _DEMONSTRATIONS)
+    if name is None and number is None and distractors is None:
+        return None
+    return open_demonstrations(
+        name,
+        number=number,
+        distractors=distractors,
+        family="flan" if family == "flan" else "codex",  # the strategy refuses other families
+    )
 
 
 def one_retriever(index: str | None, retriever: str | None) -> str | None:

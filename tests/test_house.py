@@ -18,6 +18,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 FLOORS = {
     "errors": 0,
     "places": 0,
+    "shown": 0,
     "text": 0,
     "trace": 0,
     "cost": 0,
@@ -31,7 +32,9 @@ FLOORS = {
     "strategies": 2,
     "names": 3,
     "evaluation": 3,
+    "chain_errors": 3,
     "runs": 3,
+    "comparison": 3,
     "training": 3,
     "cli": 4,
     "__main__": 5,

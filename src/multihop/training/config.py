@@ -10,20 +10,15 @@ value out of range is refused with one line that names it.
 """
 
 import dataclasses
-import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from multihop import typed_toml
 from multihop.errors import BadInput
 from multihop.training.examples import Skill
-
-
-def _number(default: float, low: float, high: float = float("inf"), *, above: bool = False) -> Any:
-    """A field of a number with bounds; `above`: the lower one itself is too low."""
-    return field(default=default, metadata={"low": low, "high": high, "above": above})
+from multihop.typed_toml import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +40,11 @@ class Model:
 
     base: str = "SmolLM2-135M-Instruct"
     method: Literal["lora", "full"] = "lora"
-    r: int = _number(16, 1, 1024)
-    alpha: float = _number(32.0, 0, above=True)
-    dropout: float = _number(0.0, 0, 0.9)
+    r: int = number(16, 1, 1024)
+    alpha: float = number(32.0, 0, above=True)
+    dropout: float = number(0.0, 0, 0.9)
     targets: tuple[str, ...] = ()
-    layers: int = _number(0, 0)
+    layers: int = number(0, 0)
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
 
 
@@ -71,9 +66,9 @@ class Source:
     licence: str
     questions: tuple[str, ...]
     index: str
-    loops: int = _number(1, 0)
-    mixed: int = _number(0, 0)
-    drills: int = _number(0, 0)
+    loops: int = number(1, 0)
+    mixed: int = number(0, 0)
+    drills: int = number(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +93,14 @@ class Data:
     lessons: str = ""
     sets: tuple[Source, ...] = ()
     never: tuple[str, ...] = ()
-    words: int = _number(70, 10)
+    words: int = number(70, 10)
     k: tuple[int, ...] = (2, 3)
-    cap: int = _number(7, 1)
-    facts: int = _number(2, 0)
-    comparisons: int = _number(1, 0)
+    cap: int = number(7, 1)
+    facts: int = number(2, 0)
+    comparisons: int = number(1, 0)
     skills: tuple[Skill, ...] = ("next", "query", "read", "fact")
-    valid: float = _number(0.05, 0, 0.5)
-    seed: int = _number(0, 0)
+    valid: float = number(0.05, 0, 0.5)
+    seed: int = number(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,23 +127,23 @@ class Train:
         seed: Of the adapter's first weights and the order of the lessons.
     """
 
-    epochs: float = _number(2.0, 0, above=True)
-    lr: float = _number(1e-3, 0, above=True)
+    epochs: float = number(2.0, 0, above=True)
+    lr: float = number(1e-3, 0, above=True)
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    warmup: float = _number(0.03, 0, 1)
-    clip: float = _number(1.0, 0, above=True)
-    decay: float = _number(0.0, 0)
-    batch: int = _number(1, 1)
-    accumulation: int = _number(8, 1)
-    max_tokens: int = _number(1536, 16)
+    warmup: float = number(0.03, 0, 1)
+    clip: float = number(1.0, 0, above=True)
+    decay: float = number(0.0, 0)
+    batch: int = number(1, 1)
+    accumulation: int = number(8, 1)
+    max_tokens: int = number(1536, 16)
     pack: bool = True
-    valid_every: int = _number(0, 0)
-    patience: int = _number(3, 0)
-    save_minutes: float = _number(10.0, 0)
-    threads: int = _number(0, 0)
+    valid_every: int = number(0, 0)
+    patience: int = number(3, 0)
+    save_minutes: float = number(10.0, 0)
+    threads: int = number(0, 0)
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     checkpointing: bool = False
-    seed: int = _number(0, 0)
+    seed: int = number(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +177,7 @@ def read(path: Path) -> Config:
     Raises:
         BadInput: The file is no TOML, or a key or value is not as the classes here say.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
-        raise BadInput(f"{path}: not TOML ({failure}).") from None
-    except OSError as failure:
-        raise BadInput(f"{path}: {failure.strerror}.") from failure
-    found = parse(tables, str(path))
-    return _located(found, path)
+    return _located(parse(typed_toml.read(path), str(path)), path)
 
 
 def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config:
@@ -198,13 +186,13 @@ def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config
     Raises:
         BadInput: A key or value is not as the classes here say.
     """
-    found: Config = _record(Config, tables, where, "")
+    found = typed_toml.record(Config, tables, where)
     data = found.data
     if bool(data.lessons) == bool(data.sets):
         raise BadInput(f"{where}: [data] needs either tables [[data.sets]] or `lessons`.")
-    for number, source in enumerate(data.sets, 1):
+    for place, source in enumerate(data.sets, 1):
         if not source.questions or not (source.loops or source.mixed or source.drills):
-            raise BadInput(f"{where}: data.sets, table {number}: no questions, or nothing of them.")
+            raise BadInput(f"{where}: data.sets, table {place}: no questions, or nothing of them.")
     if not data.k or min(data.k) < 1:
         raise BadInput(f"{where}: data.k is {list(data.k)}; it must be numbers of at least 1.")
     if not data.skills:
@@ -221,67 +209,11 @@ def parse(tables: Mapping[str, Any], where: str = "the configuration") -> Config
     return found
 
 
-def _record(kind: type, given: Any, where: str, table: str, *, needed: bool = False) -> Any:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"{where}: {table or 'the file'} must be a table.")
-    hints = get_type_hints(kind)
-    known = {each.name: each for each in dataclasses.fields(kind)}
-    values = {}
-    for key, value in given.items():
-        name = f"{table}.{key}" if table else key
-        if key not in known:
-            inner = f"table [{key}]" if isinstance(value, Mapping) else f"key {name}"
-            raise BadInput(f"{where}: unknown {inner}. Known: {', '.join(known)}.")
-        if dataclasses.is_dataclass(hints[key]):
-            values[key] = _record(hints[key], value, where, name)
-        else:
-            values[key] = _value(hints[key], known[key].metadata, value, f"{where}: {name}")
-    if needed and (missing := [n for n, each in known.items() if n not in values and _bare(each)]):
-        raise BadInput(f"{where}: {', '.join(missing)} missing.")
-    return kind(**values)
-
-
-def _bare(each: "dataclasses.Field[Any]") -> bool:
-    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-
-
-def _row(kind: type, given: Any, where: str, number: int) -> Any:
-    """One table of a list of tables; what has no default must be there."""
-    return _record(kind, given, f"{where}, table {number}", "", needed=True)
-
-
-def _value(kind: Any, bounds: Mapping[str, Any], given: Any, where: str) -> Any:
-    origin = get_origin(kind)
-    if origin is Literal:
-        if given not in get_args(kind) or isinstance(given, bool):
-            raise BadInput(f"{where} is {given!r}; known: {', '.join(get_args(kind))}.")
-        return given
-    if origin is tuple:
-        if not isinstance(given, list):
-            raise BadInput(f"{where} is {given!r}; it must be a list.")
-        if dataclasses.is_dataclass(get_args(kind)[0]):
-            tables = enumerate(given, 1)
-            return tuple(_row(get_args(kind)[0], each, where, n) for n, each in tables)
-        return tuple(_value(get_args(kind)[0], {}, each, where) for each in given)
-    wanted = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}[kind]
-    fitting = (int, float) if kind is float else kind
-    if not isinstance(given, fitting) or isinstance(given, bool) is not (kind is bool):
-        raise BadInput(f"{where} is {given!r}; it must be {wanted}.")
-    if bounds:
-        low, high = bounds["low"], bounds["high"]
-        too_low = given <= low if bounds["above"] else given < low
-        if not given < float("inf") or too_low or given > high:
-            limits = f"{'above' if bounds['above'] else 'at least'} {low:g}"
-            limits += "" if high == float("inf") else f" and at most {high:g}"
-            raise BadInput(f"{where} is {given!r}; it must be {limits}.")
-    return kind(given)
-
-
 def _located(found: Config, path: Path) -> Config:
     """Paths from where the file is."""
 
     def at(name: str) -> str:
-        return str(path.parent / Path(os.path.expandvars(name)).expanduser()) if name else ""
+        return typed_toml.located(name, path.parent)
 
     data = dataclasses.replace(
         found.data,

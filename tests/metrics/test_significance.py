@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multihop.metrics import holm, mcnemar, paired_bootstrap
+from multihop.metrics import bootstrap, holm, mcnemar, paired_bootstrap
 
 patient = settings(deadline=None)  # the machine may be busy
 
@@ -131,3 +131,15 @@ def test_unequal_numbers_of_questions_are_refused():
         paired_bootstrap([], [])
     with pytest.raises(ValueError, match="shorter"):
         mcnemar([1, 1], [1])
+
+
+def test_comparisons_bootstrapped_together_are_those_made_one_by_one():
+    draw = random.Random(3)
+    sizes = (40, 1, 40, 25)
+    pairs = [([draw.random() for _ in range(n)], [draw.random() for _ in range(n)]) for n in sizes]
+    together = bootstrap(
+        [[x - y for x, y in zip(a, b, strict=True)] for a, b in pairs], samples=300, seed=7
+    )
+    assert together == [paired_bootstrap(a, b, samples=300, seed=7) for a, b in pairs]
+    with pytest.raises(ValueError, match="no question"):
+        bootstrap([[0.5], []])

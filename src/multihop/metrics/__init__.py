@@ -8,7 +8,13 @@ from multihop.metrics.aggregate import Mean, OverSets, best, criterion, mean, ov
 from multihop.metrics.answer import hotpotqa, musique, squad, two_wiki
 from multihop.metrics.base import Metric, Score
 from multihop.metrics.drop import drop
-from multihop.metrics.significance import Difference, holm, mcnemar, paired_bootstrap
+from multihop.metrics.significance import (
+    Difference,
+    bootstrap,
+    holm,
+    mcnemar,
+    paired_bootstrap,
+)
 from multihop.metrics.support import answer_support_recall, pid, recall_at, support
 from multihop.metrics.traces import METRICS, answer_score, metric, money
 
@@ -22,6 +28,7 @@ __all__ = [
     "answer_score",
     "answer_support_recall",
     "best",
+    "bootstrap",
     "criterion",
     "drop",
     "holm",

@@ -173,8 +173,8 @@ def test_of_equally_common_answers_the_first_counts():
         ({"question_text": 3}, "'question_text' must be a string"),
         ({"answers_objects": []}, "'answers_objects' is empty"),
         ({"answers_objects": [spans()]}, "neither number nor spans nor date"),
-        ({"answers_objects": "x"}, "'answers_objects' must be a list of objects"),
-        ({"contexts": ...}, "'contexts' must be a list of objects"),
+        ({"answers_objects": "x"}, "'answers_objects' must be a list, found"),
+        ({"contexts": ...}, "no 'contexts'"),
         ({"contexts": [{"title": "x"}]}, "in 'contexts': no 'paragraph_text'"),
         (
             {"contexts": [{**ODE, "is_supporting": "no"}]},

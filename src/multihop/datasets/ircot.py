@@ -1,8 +1,15 @@
 """The processed data files of IRCoT's release (StonyBrookNLP/ircot, Apache-2.0).
 
-`processed_data/<dataset>/{train,dev,test_subsampled,...}.jsonl`, one question a line, the same
-fields for HotpotQA, 2WikiMultihopQA, MuSiQue and IIRC; the release's scripts make them or fetch
-them. The data keep their own licences.
+`processed_data/<dataset>/NAME.jsonl`, one question a line, the same fields for HotpotQA,
+2WikiMultihopQA, MuSiQue and IIRC; the release's scripts make them or fetch them, as
+`processed_data.zip` from Google Drive. The data keep their own licences.
+
+    dev_subsampled         100 questions that hyper-parameters were chosen on
+    test_subsampled        500 questions of the paper's tables
+    annotated_only_train   the annotated demonstrations
+    train, dev             all questions of the splits
+
+The archive's hash is as a project that downloaded it publishes it.
 
     question_id, question_text
     answers_objects   [{"spans": [...], "number": "", "date": {"day", "month", "year"}}]
@@ -18,8 +25,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from multihop.datasets.base import Dataset, Published, Split
+from multihop.datasets.fields import list_field, objects_field, text_field
 from multihop.datasets.instances import Context, Instance
-from multihop.datasets.lines import list_field, records, text_field
+from multihop.datasets.lines import records
 from multihop.errors import BadInput
 from multihop.text import Json, Question
 
@@ -77,7 +86,7 @@ def read_instance(record: dict[str, Json], where: str, dataset: str = "") -> Ins
 def _answer(record: dict[str, Json], where: str) -> tuple[str, ...]:
     spans = [
         _spans(o, f"{where}: in 'answers_objects'")
-        for o in _objects(record, "answers_objects", where)
+        for o in objects_field(record, "answers_objects", where)
     ]
     if not spans:
         raise BadInput(f"{where}: 'answers_objects' is empty. Each question needs an answer.")
@@ -103,7 +112,7 @@ def _spans(answer: dict[str, Json], where: str) -> tuple[str, ...]:
 def _contexts(record: dict[str, Json], name: str, where: str) -> tuple[Context, ...]:
     inside = f"{where}: in {name!r}"
     found = []
-    for item in _objects(record, name, where):
+    for item in objects_field(record, name, where):
         title, text = text_field(item, "title", inside), text_field(item, "paragraph_text", inside)
         if text.strip().startswith(("Title: ", "Wikipedia Title: ")):
             raise BadInput(
@@ -118,8 +127,52 @@ def _contexts(record: dict[str, Json], name: str, where: str) -> tuple[Context, 
     return tuple(found)
 
 
-def _objects(record: dict[str, Json], name: str, where: str) -> list[dict[str, Json]]:
-    value = record.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise BadInput(f"{where}: {name!r} must be a list of objects.")
-    return [item for item in value if isinstance(item, dict)]
+DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "iirc")
+
+_FILES = {
+    "dev": "dev_subsampled",
+    "test": "test_subsampled",
+    "demonstrations": "annotated_only_train",
+}
+_COUNTS = {"dev": 100, "test": 500}
+
+
+def _read(path: Path) -> Iterator[Question]:
+    return iter(_file(path))
+
+
+def _instances(path: Path) -> Iterator[Instance]:
+    return _file(path).instances()
+
+
+def _file(path: Path) -> InstanceFile:
+    """A file whose folder bears its data set's name, as in the release."""
+    folder = path.resolve().parent.name
+    return InstanceFile(path, folder if folder in DATASETS else "")
+
+
+IRCOT = Dataset(
+    name="ircot",
+    title="IRCoT's processed data",
+    home="https://github.com/StonyBrookNLP/ircot",
+    licence="that of each data set",
+    citation="Trivedi et al., Interleaving Retrieval with Chain-of-Thought Reasoning for "
+    "Knowledge-Intensive Multi-Step Questions, ACL 2023",
+    files=(
+        Published(
+            "processed_data.zip",
+            "https://drive.usercontent.google.com/download"
+            "?id=1t2BjJtsejSIUZI54PKObMFG6_wMMG3bC&export=download&confirm=t",
+            None,
+            "271fff07efb120a71739c89ab69ab10f4c00059e74b2f7b451a607158c364906",
+            tuple(f"{name}/{file}.jsonl" for name in DATASETS for file in _FILES.values()),
+        ),
+    ),
+    splits=tuple(
+        Split(f"{name}/{split}", f"{name}/{file}.jsonl", _COUNTS.get(split))
+        for name in DATASETS
+        for split, file in _FILES.items()
+    ),
+    read=_read,
+    instances=_instances,
+)

@@ -17,7 +17,8 @@ Every other field is kept in `Question.extra` as it is, `dataset` and `answer_pa
 from collections.abc import Iterator
 from pathlib import Path
 
-from multihop.datasets.lines import list_field, records, text_field
+from multihop.datasets.fields import list_field, text_field
+from multihop.datasets.lines import records
 from multihop.errors import BadInput
 from multihop.text import Json, Passage, Question
 

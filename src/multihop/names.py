@@ -12,6 +12,7 @@ trace.
 import difflib
 import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
@@ -26,6 +27,7 @@ from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.metrics import Metric, metric
 from multihop.retrievers.base import Retriever
+from multihop.text import Json
 from multihop.trace import Strategy
 
 RETRIEVERS: dict[str, str] = {
@@ -119,6 +121,17 @@ def open_strategy(
     given = {"retriever": retriever, "lm": lm, **given, **_typed(make, options or {})}
     _check("strategy", name, make, (), given)
     return cast(Strategy, make(**given))
+
+
+_SECRETS = re.compile(
+    r"headers?|([a-z]+_)*(key|secret|password)|((access|api|auth|bearer|hf)_)?token"
+)
+"""Options that open a door. They decide no result, and run folders are given to others."""
+
+
+def told(options: Mapping[str, str]) -> dict[str, Json]:
+    """Options as they are recorded: all but those that open a door."""
+    return {name: value for name, value in options.items() if not _SECRETS.fullmatch(name)}
 
 
 def strategy_names() -> list[str]:

@@ -94,13 +94,14 @@ def _value(kind: Any, bounds: Mapping[str, Any], given: Any, where: str) -> Any:
             raise BadInput(f"{where} is {given!r}; it must be a table.")
         return {key: _option(value, f"{where}.{key}") for key, value in given.items()}
     if origin is tuple:
-        inner = get_args(kind)[0]
+        inner: Any = get_args(kind)[0]
         if not isinstance(given, list):
             raise BadInput(f"{where} is {given!r}; it must be a list.")
         if dataclasses.is_dataclass(inner):
             tables = enumerate(given, 1)
             return tuple(
-                record(inner, each, f"{where}, table {n}", needed=True) for n, each in tables
+                record(cast(type[Any], inner), each, f"{where}, table {n}", needed=True)
+                for n, each in tables
             )
         return tuple(_value(inner, bounds, each, where) for each in given)
     wanted = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}[kind]

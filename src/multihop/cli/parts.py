@@ -1,7 +1,6 @@
 """The options that choose parts, shared by every verb that runs strategies."""
 
 import logging
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -137,16 +136,27 @@ class Parts:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator["Opened", None]:
         """The strategies over their opened parts, which are closed at the end."""
+        async with self.opened_retriever() as retriever, self.opened_model() as lm:
+            yield self.over(retriever, lm)
+
+    @asynccontextmanager
+    async def opened_retriever(self) -> AsyncGenerator[BatchedRetriever | None, None]:
+        """The retriever, if one was named; closed at the end."""
+        inner = self.open_retriever()
+        if inner is None:
+            yield None
+            return
+        retriever = BatchedRetriever(inner)
+        try:
+            yield retriever
+        finally:
+            await retriever.aclose()
+
+    @asynccontextmanager
+    async def opened_model(self) -> AsyncGenerator[LanguageModel, None]:
+        """The model with its wrappers on; closed at the end."""
         async with AsyncExitStack() as closing:
-            retriever = self.open_retriever()
-            manifest = getattr(retriever, "manifest", None)
-            if retriever:
-                retriever = BatchedRetriever(retriever)
-                closing.push_async_callback(retriever.aclose)
-            options = dict(self.model_options)
-            if self.reproducible and self.model.startswith("local:"):
-                options["reproducible"] = "true"
-            lm = open_lm(self.model, options, self.adapter)
+            lm = open_lm(self.model, self._model_options, self.adapter)
             closing.push_async_callback(lm.aclose)
             self.budgets.check(lm.name)
             if warning := adapters.unchecked(self.adapter, lm.name):
@@ -154,21 +164,39 @@ class Parts:
             store = ReplyStore() if self.cache else None
             if store:
                 closing.push_async_callback(store.aclose)
-            fuse = self.fuse and not self.reproducible
             calls = 1 if self.reproducible else self.calls
-            lean = layered(lm, in_flight=calls, fuse=fuse, cache=store)
+            lean = layered(lm, in_flight=calls, fuse=self._fused, cache=store)
             closing.push_async_callback(lean.aclose)
-            yield Opened(
-                {name: self.make(name, retriever, lean) for name in self.strategies},
-                {
-                    "model_options": _told(options),
-                    "retriever_options": _told(self.retriever_options),
-                    "corpus": getattr(manifest, "content_hash", None),
-                    "fuse": fuse,
-                    "reproducible": self.reproducible,
-                },
-                lean,
-            )
+            yield lean
+
+    def over(self, retriever: BatchedRetriever | None, lm: LanguageModel) -> "Opened":
+        """The strategies over parts that are open already, and are closed by whoever opened them.
+
+        Args:
+            retriever: From `opened_retriever`, of this or of other parts with the same retriever.
+            lm: From `opened_model`, likewise.
+        """
+        manifest = getattr(retriever.inner, "manifest", None) if retriever else None
+        return Opened(
+            {name: self.make(name, retriever, lm) for name in self.strategies},
+            {
+                "model_options": names.told(self._model_options),
+                "retriever_options": names.told(self.retriever_options),
+                "corpus": getattr(manifest, "content_hash", None),
+                "fuse": self._fused,
+                "reproducible": self.reproducible,
+            },
+            lm,
+        )
+
+    @property
+    def _model_options(self) -> dict[str, str]:
+        exact = self.reproducible and self.model.startswith("local:")
+        return {**self.model_options, **({"reproducible": "true"} if exact else {})}
+
+    @property
+    def _fused(self) -> bool:
+        return self.fuse and not self.reproducible
 
 
 def open_lm(
@@ -206,17 +234,6 @@ class Opened:
     strategies: dict[str, Strategy]
     record: dict[str, Json]
     lm: LanguageModel
-
-
-_SECRETS = re.compile(
-    r"headers?|([a-z]+_)*(key|secret|password)|((access|api|auth|bearer|hf)_)?token"
-)
-"""Options that open a door. They decide no result, and run folders are given to others."""
-
-
-def _told(options: Mapping[str, str]) -> dict[str, Json]:
-    """Options as they are recorded."""
-    return {name: value for name, value in options.items() if not _SECRETS.fullmatch(name)}
 
 
 def options(command: Command) -> Command:

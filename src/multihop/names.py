@@ -2,18 +2,19 @@
 
 A name is `KIND:TARGET`. Each kind is one line in a dict below and is imported when it is first
 asked for. Other packages add kinds by entry point, in the groups `multihop.retrievers`,
-`multihop.lms`, `multihop.strategies` and `multihop.metrics`; a kind of ours cannot be replaced.
+`multihop.lms`, `multihop.strategies`, `multihop.metrics` and `multihop.datasets`; a kind of ours
+cannot be replaced.
 
 A kind is a callable. Retrievers and LMs are called with the target as one string, and with the
 options given as keywords; a strategy with `retriever`, `lm` and its options; a metric with a
-trace.
+trace. A data set is a `datasets.base.Dataset`.
 """
 
 import difflib
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -22,12 +23,14 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from multihop import strategies
+from multihop.datasets import QuestionFile
+from multihop.datasets.base import Dataset
 from multihop.errors import BadInput
 from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.metrics import Metric, metric
 from multihop.retrievers.base import Retriever
-from multihop.text import Json
+from multihop.text import Json, Question
 from multihop.trace import Strategy
 
 RETRIEVERS: dict[str, str] = {
@@ -39,6 +42,16 @@ LMS: dict[str, str] = {
     "transformers": "multihop.lms.transformers:TransformersLM",
     "slotted": "multihop.lms.slotted:SlottedLM",
     "scripted": "multihop.testing:scripted_lm",
+}
+DATASETS: dict[str, str] = {
+    "hotpotqa": "multihop.datasets.hotpotqa:HOTPOTQA",
+    "2wikimultihopqa": "multihop.datasets.two_wiki:TWO_WIKI",
+    "musique": "multihop.datasets.musique:MUSIQUE",
+    "iirc": "multihop.datasets.iirc:IIRC",
+    "strategyqa": "multihop.datasets.strategyqa:STRATEGYQA",
+    "bamboogle": "multihop.datasets.bamboogle:BAMBOOGLE",
+    "fanoutqa": "multihop.datasets.fanoutqa:FANOUTQA",
+    "ircot": "multihop.datasets.ircot:IRCOT",
 }
 
 LOADING = ("local", "transformers", "slotted")
@@ -148,6 +161,51 @@ def open_metric(name: str) -> Metric:
     if entry := _entry_points("metrics").get(name):
         return cast(Metric, _load(entry))
     return metric(name)
+
+
+def open_questions(name: str) -> Iterable[Question]:
+    """The questions of this name; they may be read again and again.
+
+    Args:
+        name: `KIND:PATH`, a file in a data set's own format, as "hotpotqa:dev.json";
+            `KIND:SPLIT`, a split that was downloaded, as "hotpotqa:dev"; or the bare path of a
+            file in our own format.
+
+    Raises:
+        BadInput: No such data set, split or file. What is in the file is checked when it is
+            read.
+    """
+    kind, colon, target = name.partition(":")
+    if colon and kind in dataset_names():
+        return open_dataset(kind).questions(target)
+    path = Path(name)
+    if path.is_file():
+        return QuestionFile(path)
+    if colon:  # raises, for it is no kind
+        known("data set", kind, dataset_names())
+    if name in dataset_names():
+        splits = " or ".join(f"{name}:{split.name}" for split in open_dataset(name).splits[:2])
+        raise BadInput(f"{name} is a data set, not a file of questions: write {splits or name}.")
+    found = "is a folder" if path.is_dir() else "does not exist"
+    raise BadInput(f"{name or 'The file of questions'}: {found}. Name a file, or KIND:PATH.")
+
+
+def open_dataset(name: str) -> Dataset:
+    """The data set of this name.
+
+    Raises:
+        BadInput: There is none.
+    """
+    if name in DATASETS:
+        module, _, attribute = DATASETS[name].partition(":")
+        return cast(Dataset, getattr(import_module(module), attribute))
+    others = _entry_points("datasets")
+    return cast(Dataset, _load(others[known("data set", name, [*DATASETS, *others])]))
+
+
+def dataset_names() -> list[str]:
+    """All data sets, ours first."""
+    return [*DATASETS, *sorted(_entry_points("datasets").keys() - {*DATASETS})]
 
 
 def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, object]) -> object:

@@ -17,7 +17,6 @@ import click
 from multihop import evaluation, names, runs
 from multihop.cli import budgets, parts, report
 from multihop.cli.render import terminal, visible
-from multihop.datasets import QuestionFile
 from multihop.lms.cache import CachedLM
 from multihop.lms.layers import questions_at_work
 from multihop.lms.wrapper import identity
@@ -29,7 +28,7 @@ EVERY = 10.0
 
 
 @click.command(name="eval")
-@click.argument("questions", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("questions")
 @parts.options
 @click.option(
     "--into",
@@ -59,7 +58,7 @@ EVERY = 10.0
 @report.options
 def evaluate(
     *,
-    questions: Path,
+    questions: str,
     into: Path | None,
     limit: int | None,
     concurrency: int | None,
@@ -69,7 +68,11 @@ def evaluate(
     more: tuple[str, ...],
     **chosen: Any,
 ) -> int:
-    """Run strategies on QUESTIONS (JSON lines: id, question, answers, ...) and score them.
+    """Run strategies on QUESTIONS and score them.
+
+    QUESTIONS is a file of JSON lines (id, question, answers, ...), or KIND:PATH with a file in a
+    data set's own format, as hotpotqa:hotpot_dev_distractor_v1.json, or KIND:SPLIT with one that
+    was downloaded, as hotpotqa:dev.
 
     Each finished question is on disk at once: after a kill, the same command goes on where it
     was. Several strategies take turns on each question. Questions that fail are reported and
@@ -77,7 +80,7 @@ def evaluate(
     """
     chosen_parts = parts.Parts.read(chosen, several=True)
     rows = {name: names.open_metric(name) for name in more}
-    asked = First(QuestionFile(questions), limit)
+    asked = First(names.open_questions(questions), limit)
     fingerprint = evaluation.fingerprint(asked)
 
     async def run() -> tuple[list[Path], int]:
@@ -133,7 +136,7 @@ class First:
 
 
 def _default(
-    questions: Path,
+    questions: str,
     strategies: Mapping[str, Strategy],
     record: Mapping[str, Json],
     fingerprint: evaluation.Fingerprint,
@@ -143,7 +146,9 @@ def _default(
         evaluation.identity(strategy, fingerprint, record) for strategy in strategies.values()
     ]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
-    return runs.home() / f"{questions.stem}-{'+'.join(strategies)}-{digest}"
+    kind, colon, target = questions.rpartition(":")
+    asked = f"{kind}{colon and '-'}{Path(target).stem}"
+    return runs.home() / f"{Path(asked).name}-{'+'.join(strategies)}-{digest}"
 
 
 @contextmanager

@@ -214,3 +214,11 @@ def test_a_missing_table_and_one_that_is_no_text_are_refused(tmp_path):
     (tmp_path / "prices.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="not TOML"):
         Prices.read(tmp_path / "prices.toml")
+
+
+def test_seconds_of_calls_inside_a_search_are_counted_once():
+    call = LMCall("rerank", "m", "p", ("x",), ("stop",), 1.5, Tokens(3, 0, 1))
+    search = Search("q", (), (), (), seconds=2.0, calls=(call,))
+    assert Cost.of([search]) == Cost(calls=1, tokens=4, seconds=2.0)
+    side_by_side = replace(search, calls=(call, call))
+    assert Cost.of([side_by_side]) == Cost(calls=2, tokens=8, seconds=3.0)

@@ -216,3 +216,19 @@ async def test_a_listener_that_fails_closes_the_strategy():
     with pytest.raises(RuntimeError):
         await trace(strategy, Question("q"), refuse)
     assert strategy.closed
+
+
+def test_calls_of_a_search_count_and_survive_json() -> None:
+    call = LMCall("rerank", "m", "p", ("[1]",), ("stop",), 0.5, Tokens(3, 0, 1))
+    reranked = Search("q", (), (), (), seconds=2.0, calls=(call,), warnings=("cut",))
+    titles = Titles(("t",), (), (reranked,), call)
+    trace = fold(Question("Q"), "s", [reranked, titles])
+    assert trace.calls == (call, call, call)
+    assert trace.tokens == Tokens(9, 0, 3)
+    assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_a_search_without_calls_is_written_as_it_always_was() -> None:
+    trace = fold(Question("Q"), "s", [Search("q", (), (), ())])
+    [step] = trace.to_dict()["steps"]
+    assert step.keys() == {"step", "query", "hits", "kept", "collected", "titles", "seconds"}

@@ -208,7 +208,9 @@ class Cost:
         for step in steps:
             for call in calls_of(step):
                 total += cls.of_call(call, prices)
-            total += cls(seconds=sum(search.seconds for search in searches_of(step)))
+            for search in searches_of(step):  # its own calls have just been counted
+                calling = sum(call.seconds for call in search.calls)
+                total += cls(seconds=max(search.seconds - calling, 0.0))
         return total
 
 

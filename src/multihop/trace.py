@@ -122,7 +122,9 @@ class Search:
         kept: Ids of hits that joined the collected passages, in order.
         collected: Ids of all passages collected after this step, in order.
         titles: Titles that the search was limited to; None means no limit.
-        seconds: Time the retriever took.
+        seconds: Time the retriever took, its own LM calls included.
+        calls: LM calls that the retriever made to find or rank the hits.
+        warnings: What the ranking has missed, in words: passages shown cut to a model, ...
     """
 
     query: str
@@ -131,6 +133,8 @@ class Search:
     collected: tuple[str, ...]
     titles: tuple[str, ...] | None = None
     seconds: float = 0.0
+    calls: tuple[LMCall, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +199,12 @@ Step = Search | Thought | Titles | Answer
 
 def calls_of(step: Step) -> Iterator[LMCall]:
     """The LM calls that a step made, in order."""
-    if isinstance(step, Search):
-        return
-    if step.call is not None:
+    if not isinstance(step, Search) and step.call is not None:
         yield step.call
     if isinstance(step, Answer) and step.forced is not None:
         yield step.forced
+    for search in searches_of(step):
+        yield from search.calls
 
 
 def searches_of(step: Step) -> tuple[Search, ...]:
@@ -436,7 +440,10 @@ def _to_json(value: object, table: _PassageTable) -> Json:
     if isinstance(value, Mapping):
         return {str(key): _to_json(item, table) for key, item in value.items()}
     if hasattr(value, "__dataclass_fields__"):
-        return {f.name: _to_json(getattr(value, f.name), table) for f in fields(value)}  # type: ignore[arg-type]
+        record = {f.name: _to_json(getattr(value, f.name), table) for f in fields(value)}  # type: ignore[arg-type]
+        if isinstance(value, Search):  # most retrievers call no model
+            record = {k: v for k, v in record.items() if v or k not in ("calls", "warnings")}
+        return record
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
@@ -542,6 +549,8 @@ def _read_search(record: Mapping[str, Json], passages: Mapping[str, Passage]) ->
         collected=_strings(record["collected"]),
         titles=None if titles is None else _strings(titles),
         seconds=_seconds(record["seconds"]),
+        calls=tuple(c for item in _array(record.get("calls", [])) if (c := _read_call(item))),
+        warnings=_strings(record.get("warnings", [])),
     )
 
 

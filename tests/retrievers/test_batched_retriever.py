@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from multihop.errors import BadInput, RetrieverError
+from multihop.retrievers.base import Ranking, calls_made, warnings_of
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.text import Hit, Passage, Query
+from multihop.trace import LMCall, Tokens
 
 
 class Slow:
@@ -235,3 +237,26 @@ async def test_a_query_that_cannot_be_compared_disturbs_nobody_who_waits():
     slow.gate.release()
     slow.gate.release()
     assert [len(found) for found in await asyncio.gather(first, second)] == [1, 1]
+
+
+class Calling:
+    """Every search takes a call, and warns."""
+
+    name = "calling"
+
+    async def search(self, queries, k):
+        call = LMCall("rerank", "m", "p", ("x",), ("stop",), 0.1, Tokens(3, 0, 1))
+        return [Ranking([Hit(Passage("a", "", q.text), 1.0)], [call], ["cut"]) for q in queries]
+
+    async def aclose(self):
+        pass
+
+
+async def test_calls_of_a_shared_search_are_paid_once_and_seen_by_all():
+    batched = BatchedRetriever(Calling(), at_once=1)
+    first = asyncio.create_task(batched.search([Query("x")], 1))
+    others = [asyncio.create_task(batched.search([Query("a")], 1)) for _ in range(3)]
+    found = [ranking for rankings in await asyncio.gather(first, *others) for ranking in rankings]
+    assert [calls_made(ranking)[0].replayed for ranking in found] == [False, False, True, True]
+    assert {warnings_of(ranking) for ranking in found} == {("cut",)}
+    assert len({id(ranking) for ranking in found}) == 4

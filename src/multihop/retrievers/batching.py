@@ -3,12 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from multihop.errors import BadInput, RetrieverError
-from multihop.retrievers.base import Retriever
+from multihop.retrievers.base import Retriever, calls_made, given_again
 from multihop.text import Hit, Query
 
 
@@ -141,8 +142,9 @@ class BatchedRetriever:
                     call.found.set_exception(failure)
         else:
             found = dict(zip(asked, task.result(), strict=True))
+            taken: set[Query] = set()  # what models were called for is paid by who asked first
             for call in calls:
-                call.found.set_result([list(found[query]) for query in call.queries])
+                call.found.set_result([_share(found, query, taken) for query in call.queries])
         self._next()
 
     def _failure(
@@ -162,3 +164,12 @@ def _end_if_forsaken(
     """End a search that nobody waits for any more."""
     if all(call.found.cancelled() for call in calls):
         task.cancel()
+
+
+def _share(found: dict[Query, list[Hit]], query: Query, taken: set[Query]) -> list[Hit]:
+    """A ranking of its own for each who asked."""
+    ranking = found[query]
+    if query in taken and calls_made(ranking):
+        return given_again(ranking)
+    taken.add(query)
+    return copy(ranking)

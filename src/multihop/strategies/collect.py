@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from multihop.errors import RetrieverError
-from multihop.retrievers.base import Retriever
+from multihop.retrievers.base import Retriever, calls_made, warnings_of
 from multihop.strategies.rules import Eviction
 from multihop.text import Hit, Passage, Query
 from multihop.trace import Search
@@ -97,17 +97,18 @@ async def look_up(
     """One retrieve step: ask, collect, record. An empty query asks nothing."""
     if not query.strip():
         return Search("", (), (), collected.ids, titles)
-    hits, seconds = await ranking(retriever, Query(query, titles), k)
-    kept = collected.add(hits, titles)
-    return Search(query, hits, kept, collected.ids, titles, seconds)
+    found = await ranking(retriever, Query(query, titles), k)
+    kept = collected.add(found.hits, titles)
+    return replace(found, kept=kept, collected=collected.ids)
 
 
-async def ranking(retriever: Retriever, query: Query, k: int) -> tuple[tuple[Hit, ...], float]:
+async def ranking(retriever: Retriever, query: Query, k: int) -> Search:
     """Ask a retriever one query.
 
     Returns:
-        Its hits, best first, with scores of our own kind of number (retrievers over arrays give
-        theirs), and the seconds that it took.
+        A search of which nothing is collected yet: hits, best first, with scores of our own
+        kind of number (retrievers over arrays give theirs), the seconds that it took, and the
+        LM calls that it made.
 
     Raises:
         RetrieverError: The search failed, or did not give one ranking with scores that are
@@ -124,4 +125,13 @@ async def ranking(retriever: Retriever, query: Query, k: int) -> tuple[tuple[Hit
                 f"{retriever.name}: the score of {hit.passage.id!r} is {hit.score}; "
                 "a score is a finite number."
             )
-    return tuple(replace(hit, score=float(hit.score)) for hit in rankings[0]), seconds
+    return Search(
+        query.text,
+        tuple(replace(hit, score=float(hit.score)) for hit in rankings[0]),
+        (),
+        (),
+        query.titles,
+        seconds,
+        calls_made(rankings[0]),
+        warnings_of(rankings[0]),
+    )

@@ -51,9 +51,9 @@ async def map_titles(
     searches: list[Search] = []
     mapped: list[str] = []
     for title in proposed:
-        hits, seconds = await ranking(retriever, Query(title, by_title=True), k)
-        searches.append(Search(title, hits, (), (), seconds=seconds))
-        for hit in hits:
+        found = await ranking(retriever, Query(title, by_title=True), k)
+        searches.append(found)
+        for hit in found.hits:
             page = hit.passage
             too_long = longest is not None and len(page.text.split(" ")) > longest
             if not too_long and page.title not in mapped and len(mapped) < cap:

@@ -1,0 +1,220 @@
+"""Demonstrations made once for a training set, and kept in a file."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from multihop.errors import BadInput
+from multihop.strategies.dsp.demonstrate import all_but, annotate, sample
+from multihop.strategies.dsp.example import Example, Stage, Value
+from multihop.strategies.dsp.programs import BOOTSTRAPPED, Settings, attempt
+from multihop.strategies.dsp.session import Session
+from multihop.text import Json, Passage, Question
+from multihop.trace import Trace
+
+FORMAT = 1
+"""Version of the file. Readers refuse others."""
+
+TRAIN, KEPT = 16, 3
+"""Training questions that are drawn, and demonstrations filled in (paper, section 3)."""
+
+
+@dataclass
+class Bootstrapped:
+    """The demonstrations of a program, made at the first question and the same from then on.
+
+    Attributes:
+        program: Its name.
+        settings: Its settings.
+        train: Training questions with answers; no chains or queries are needed.
+        draw: How many of them are drawn.
+        keep: How many are filled in.
+        attempts: What was tried, as traces, in order; their cost is not in any question's.
+        made: The demonstrations, once they are made or loaded.
+    """
+
+    program: str
+    settings: Settings
+    train: tuple[Question, ...] = ()
+    draw: int = TRAIN
+    keep: int = KEPT
+    attempts: list[Trace] = field(default_factory=list)
+    made: tuple[Example, ...] | None = None
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Names what decides the demonstrations: the training questions, or those loaded."""
+        told: Json
+        if self.made is not None and not self.train:
+            told = [_example(demo) for demo in self.made]
+        else:
+            told = [Trace(question, "").to_dict()["question"] for question in self.train]
+        text = json.dumps(told, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    async def of(self, session: Session, x: Example) -> tuple[Example, ...]:
+        """Demonstrations for a question, never one that shares a question with it.
+
+        Args:
+            session: Of the question; attempts run in sessions of their own.
+            x: The question.
+        """
+        async with self._making:
+            if self.made is None:
+                self.made = await self._make(session)
+        return tuple(all_but(self.made, x))
+
+    async def _make(self, session: Session) -> tuple[Example, ...]:
+        raw = [Example.of(question) for question in self.train]
+        own = replace(session, branch=0, steps=[], tell=lambda _: None)
+        drawn = sample(own, raw, self.draw)
+        if self.program not in BOOTSTRAPPED:
+            return tuple(drawn)
+
+        async def tried(x: Example) -> Example | None:
+            trying = replace(own, steps=[])
+            shown = replace(x, demos=tuple(all_but(drawn, x)))
+            done = await attempt(trying, self.program, shown, self.settings)
+            kept = Trace(x.question, f"dsp attempt: {'kept' if done else 'given up'}")
+            self.attempts.append(replace(kept, steps=tuple(trying.steps)))
+            return done
+
+        filled = await annotate(drawn, tried, k=self.keep)
+        # Where nothing succeeds the labels are all that can be shown.
+        return tuple(filled or drawn)
+
+    # --- The file ---------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Write demonstrations and attempts as JSON, at once or not at all."""
+        record = {
+            "format": FORMAT,
+            "program": self.program,
+            "settings": self.settings.to_dict(),
+            "train": self.digest if self.train else "",
+            "demonstrations": [_example(demo) for demo in self.made or ()],
+            "attempts": [trace.to_dict() for trace in self.attempts],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: Path, program: str, settings: Settings) -> "Bootstrapped":
+        """Read them back.
+
+        Raises:
+            BadInput: No such file, another format, or demonstrations of another program.
+        """
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as failure:
+            raise BadInput(f"{path}: cannot be read ({failure.strerror}).") from None
+        except ValueError as broken:
+            raise BadInput(f"{path}: not JSON ({broken}).") from None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise BadInput(f"{path}: no demonstrations of format {FORMAT}. Make them anew.")
+        if record.get("program") != program:
+            raise BadInput(
+                f"{path}: holds demonstrations of the program {record.get('program')!r}, not of "
+                f"{program!r}. Make some with --train FILE."
+            )
+        try:
+            demos = tuple(_read_example(demo) for demo in record["demonstrations"])
+            attempts = [Trace.from_dict(trace, str(path)) for trace in record["attempts"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as broken:
+            raise BadInput(
+                f"{path}: not demonstrations ({type(broken).__name__}: {broken})."
+            ) from None
+        return cls(program, settings, made=demos, attempts=attempts)
+
+
+def _example(x: Example) -> dict[str, Json]:
+    asked = Trace(x.question, "").to_dict()
+    return {
+        "question": asked["question"],
+        "passages": asked["passages"],
+        "fields": {name: _value(value) for name, value in x.fields.items()},
+        "stages": {
+            name: {
+                "fields": {key: _value(value) for key, value in stage.fields.items()},
+                "steps": list(stage.steps),
+            }
+            for name, stage in x.stages.items()
+        },
+        "augmented": x.augmented,
+    }
+
+
+def _value(value: Value) -> Json:
+    if isinstance(value, str):
+        return value
+    return [
+        {"id": v.id, "title": v.title, "text": v.text} if isinstance(v, Passage) else v
+        for v in value
+    ]
+
+
+def _read_example(record: Mapping[str, Json]) -> Example:
+    question = Trace.from_dict(
+        {
+            **Trace(Question(""), "").to_dict(),
+            "question": record["question"],
+            "passages": record["passages"],
+        }
+    ).question
+    stages = record["stages"]
+    assert isinstance(stages, dict)
+    found = {}
+    for name, stage in stages.items():
+        assert isinstance(stage, dict)
+        steps = stage["steps"]
+        found[name] = Stage(
+            _read_fields(stage["fields"]),
+            tuple(int(n) for n in steps) if isinstance(steps, list) else (),  # type: ignore[arg-type]
+        )
+    return Example(
+        _read_fields(record["fields"]),
+        found,
+        augmented=bool(record["augmented"]),
+        question=question,
+    )
+
+
+def _read_fields(value: Json) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected fields, found {type(value).__name__}")
+    return {name: _read_value(each) for name, each in value.items()}
+
+
+def _read_value(value: Json) -> Value:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise TypeError(f"expected a text or a list, found {type(value).__name__}")
+    if all(isinstance(v, str) for v in value):
+        return tuple(str(v) for v in value)
+    return tuple(
+        Passage(str(v["id"]), str(v["title"]), str(v["text"])) for v in value if isinstance(v, dict)
+    )
+
+
+def check(train: Sequence[Question]) -> None:
+    """Refuse a training set that no demonstration can be made of.
+
+    Raises:
+        BadInput: It is empty, or a question has no answer.
+    """
+    if not train:
+        raise BadInput("The training questions are none. Give a file with some.")
+    for question in train:
+        if not question.answers:
+            raise BadInput(
+                f"The training question {question.id or question.text[:60]!r} has no answer. "
+                "Demonstrations are made of questions with answers."
+            )

@@ -188,7 +188,7 @@ async def test_questions_are_taken_one_by_one_not_held_together(tmp_path) -> Non
 
     await evaluation.evaluate(Stream(), Fake(), tmp_path / "run", concurrency=4, on_progress=count)
     assert finished == 200
-    assert ahead <= 4
+    assert ahead <= 5  # four at work, and the other one of the last two
 
 
 class Changing(list[Question]):

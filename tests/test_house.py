@@ -32,6 +32,7 @@ FLOORS = {
     "testing": 1,
     "strategies": 2,
     "names": 3,
+    "claims": 3,
     "evaluation": 3,
     "chain_errors": 3,
     "runs": 3,
@@ -48,7 +49,7 @@ PROTOCOLS = ("multihop.lms.base", "multihop.lms.stops", "multihop.retrievers.bas
 HEAVY = (
     *("tantivy", "aiohttp", "xllamacpp", "spacy", "torch", "transformers", "scipy", "numpy"),
     *("ftfy", "rapidfuzz", "regex", "sentencex", "snowballstemmer", "rich", "click", "httpx"),
-    *("pypdf", "docx", "bs4", "fastapi"),
+    *("pypdf", "docx", "bs4", "fastapi", "ijson"),
 )
 
 

@@ -1,28 +1,37 @@
 """Question files: run strategies over them, resumably, and score what was kept.
 
 Running and scoring are apart. `evaluate` writes a line per finished question into a run folder
-(`multihop.runs`); after a kill the same call goes on where it was. `score` reads a run folder
-and never runs a model, so another metric costs seconds.
+(`multihop.runs`); after a kill the same call goes on where it was, and the same call elsewhere
+at the same time takes a share of the work (`multihop.claims`). `score` reads a run folder and
+never runs a model, so another metric costs seconds.
 """
 
 import asyncio
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 from multihop import __version__, runs
+from multihop.claims import Claims
 from multihop.cost import Prices
 from multihop.errors import BadInput, MultihopError
 from multihop.metrics import Mean, Metric, mean, metric, money
 from multihop.strategies import RunBudget
-from multihop.text import Json, Question
-from multihop.trace import Step, Strategy, Trace, trace
+from multihop.text import Json, Question, json_object
+from multihop.trace import Strategy, Trace, trace
 
 # --- Running --------------------------------------------------------------------------------
+
+LOOK = 1.0
+"""Seconds between two looks at what other processes are still at."""
+
+BLOCK = 16
+"""Most questions claimed at once; of few questions fewer, so that nobody waits for another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +96,19 @@ async def evaluate_each(
             or a `datasets.questions.QuestionFile`, not a generator.
         strategies: By name; each gets the run folder of that name under `into`, and one
             without a name `into` itself.
-        into: Where traces go. A folder that holds a part of this very run is completed.
+        into: Where traces go. A folder that holds a part of this very run is completed, by
+            several processes and hosts together where they make the same call: none asks what
+            another is at, and each ends when all is done.
         concurrency: Questions at work at once.
         record: What else decides the result and stands in no strategy's settings (options of
             its parts, a hash of the corpus): another value is another run.
         retry_failed: Ask again the questions that failed in an earlier sitting.
-        give_up_after: Stop after so many failures in a row: then it is not the questions.
-        budget: What all this may cost, earlier sittings included; no part of the run's
-            identity. Once it is used up no question is begun; those at work are cut short
-            where their strategies were given the same object (`Budget.run`).
+        give_up_after: Stop after so many failures in a row: then it is not the questions. Each
+            process counts its own.
+        budget: What all this may cost, earlier sittings and other processes included, as far
+            as their questions are done; no part of the run's identity. Once it is used up no
+            question is begun; those at work are cut short where their strategies were given
+            the same object (`Budget.run`).
         on_progress: Told at the start and after every question.
 
     Returns:
@@ -111,89 +124,239 @@ async def evaluate_each(
     if concurrency < 1:
         raise BadInput(f"concurrency is {concurrency}; it must be at least 1.")
     asked = fingerprint(questions)
-    folders = {into / name: strategy for name, strategy in strategies.items()}
-    identities = {folder: identity(strategy, asked, record) for folder, strategy in folders.items()}
-    for folder in folders:  # all of them before the first is made
-        runs.check(folder, identities[folder])
-    done = {folder: _done(folder) for folder in folders}
+    shares = [_Share(into / name, strategy) for name, strategy in strategies.items()]
+    identities = {share.folder: identity(share.strategy, asked, record) for share in shares}
+    for share in shares:  # all of them before the first folder is made
+        runs.check(share.folder, identities[share.folder])
     if budget:
         _check_prices(budget, strategies.values())
-        for folder in folders:  # what earlier sittings spent
-            budget.count_once((folder / runs.TRACES).resolve(), _steps(folder / runs.TRACES))
-    for folder in folders:
-        runs.start(folder, identities[folder])
-    journals = {folder: _Journal(folder / runs.TRACES) for folder in folders}
-    failed = {
-        (folder, name) for folder, names in done.items() for name, bad in names.items() if bad
-    }
-    if retry_failed:
-        for folder, name in failed:
-            del done[folder][name]
-        failed = set()
+    for share in shares:
+        share.read_first(budget)
+        if retry_failed:
+            share.forget_failed()
+    for share in shares:
+        runs.start(share.folder, identities[share.folder])
     if budget:
         budget.begin()
+    with ExitStack() as leaving:
+        for share in shares:
+            share.join(leaving)
+        work = _Work(questions, asked, shares, budget, give_up_after, on_progress)
+        await work.run(concurrency)
+    return work.total - work.done
 
-    in_a_row, last = 0, ""
-    count = sum(len(names) for names in done.values())
 
-    def tell(latest: Trace | None = None) -> None:
-        if on_progress:
-            on_progress(Progress(count, len(failed), asked.count * len(strategies), latest))
+@dataclass
+class _Work:
+    """One process's part of an evaluation; see `evaluate_each` for its parts."""
 
-    async def work(waiting: Iterator[Question]) -> None:
-        nonlocal in_a_row, last, count
+    questions: Iterable[Question]
+    asked: "Fingerprint"
+    shares: list["_Share"]
+    budget: RunBudget | None
+    give_up_after: int
+    on_progress: Callable[[Progress], None] | None
+    in_a_row: int = 0
+    last: str = ""
+
+    @property
+    def total(self) -> int:
+        """Questions times strategies."""
+        return self.asked.count * len(self.shares)
+
+    @property
+    def done(self) -> int:
+        """Those with a line on disk, as far as is known."""
+        return sum(len(share.done) for share in self.shares)
+
+    def tell(self, latest: Trace | None = None) -> None:
+        if self.on_progress:
+            failed = sum(len(share.failed) for share in self.shares)
+            self.on_progress(Progress(self.done, failed, self.total, latest))
+
+    async def run(self, concurrency: int) -> None:
+        """Ask all that nobody else asks, and what others leave undone."""
+        self.tell()
+        while True:
+            waiting = self.hand_out()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(min(concurrency, self.asked.count)):
+                        tasks.create_task(self.ask(waiting))
+            except BaseExceptionGroup as group:  # the first failure ended the others
+                raise group.exceptions[0] from None
+            if not await self.more():
+                break
+        if self.last and sum(len(share.failed) for share in self.shares) == self.done:
+            raise MultihopError(
+                f"All {self.done} questions failed, the last with {self.last}. "
+                "Mend this, then repeat the command with --retry-failed."
+            )
+
+    def hand_out(self) -> Iterator[Question]:
+        """The questions that are this process's to ask.
+
+        Raises:
+            BadInput: They are not those that were counted, and it was told at the end.
+        """
+        content, handed = hashlib.sha256(), 0
+        asked = islice(self.questions, self.asked.count)
+        size = max(1, min(BLOCK, self.asked.count // 100))
+        for number in count():
+            block = list(islice(asked, size))
+            if not block:
+                break
+            for question in block:
+                content.update(_content(question))
+            handed += len(block)
+            for share in self.shares:
+                share.take(number, block)
+            yield from (q for q in block if any(q.id in share.taken for share in self.shares))
+        if Fingerprint(content.hexdigest(), handed) != self.asked:
+            raise BadInput(
+                "The questions changed while they were asked: what was kept is of both. "
+                "Leave their file alone and run them into another folder."
+            )
+
+    async def ask(self, waiting: Iterator[Question]) -> None:
         for question in waiting:
-            for folder, strategy in folders.items():
-                if question.id in done[folder]:
+            for share in self.shares:
+                if question.id not in share.taken:
                     continue
-                if budget and budget.reached:
+                if self.budget and self.budget.reached:
                     return
-                on_step = budget.add if budget else None
-                result = await trace(strategy, question, on_step, keep_errors=True)
-                await journals[folder].keep(result)
-                count += 1
-                in_a_row = in_a_row + 1 if result.error else 0
+                on_step = self.budget.add if self.budget else None
+                result = await trace(share.strategy, question, on_step, keep_errors=True)
+                await share.keep(result)
+                self.in_a_row = self.in_a_row + 1 if result.error else 0
                 if result.error:
-                    last = result.error.rstrip(".")
-                    failed.add((folder, question.id))
-                tell(result)
-                if in_a_row >= give_up_after:
+                    self.last = result.error.rstrip(".")
+                self.tell(result)
+                if self.in_a_row >= self.give_up_after:
                     raise MultihopError(
-                        f"{in_a_row} questions in a row failed, the last with {last}. "
+                        f"{self.in_a_row} questions in a row failed, the last with {self.last}. "
                         "Mend this, then repeat the command with --retry-failed."
                     )
 
-    changed = False
+    async def more(self) -> bool:
+        """Wait until all that others are at is done, or some of it is left undone."""
+        known = self.done
+        while True:
+            for share in self.shares:
+                share.look()
+            if self.done != known:
+                known = self.done
+                self.tell()
+            if self.budget and self.budget.reached:
+                return False
+            if any(share.left() for share in self.shares):
+                return True
+            if not any(share.others for share in self.shares):
+                return False
+            await asyncio.sleep(LOOK)
 
-    def handed_out() -> Iterator[Question]:
-        """The questions that were counted, and nothing that a file has got since."""
-        nonlocal changed
-        content, handed = hashlib.sha256(), 0
-        for question in islice(questions, asked.count):
-            content.update(_content(question))
-            handed += 1
-            yield question
-        changed = Fingerprint(content.hexdigest(), handed) != asked
 
-    tell()
-    waiting = handed_out()
-    try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(concurrency, asked.count)):
-                workers.create_task(work(waiting))
-    except BaseExceptionGroup as group:  # the first failure ended the others
-        raise group.exceptions[0] from None
-    if changed:
-        raise BadInput(
-            "The questions changed while they were asked: what was kept is of both. "
-            "Leave their file alone and run them into another folder."
-        )
-    if last and len(failed) == count:
-        raise MultihopError(
-            f"All {count} questions failed, the last with {last}. "
-            "Mend this, then repeat the command with --retry-failed."
-        )
-    return asked.count * len(strategies) - count
+class _Share:
+    """One strategy's run folder, and this process's share of the work in it.
+
+    Attributes:
+        folder: The run folder.
+        strategy: What is run.
+        done: Ids of questions with a line on disk.
+        failed: Those of them whose lines all tell of failure.
+        taken: Questions that are this process's until they are done: the block of each id.
+        others: Blocks that somebody else was at, and the ids not done in them.
+    """
+
+    def __init__(self, folder: Path, strategy: Strategy) -> None:
+        self.folder = folder
+        self.strategy = strategy
+        self.done: set[str] = set()
+        self.failed: set[str] = set()
+        self.taken: dict[str, int] = {}
+        self.others: dict[int, list[str]] = {}
+        self._open: dict[int, set[str]] = {}  # of `taken`, by block
+        self._reader = runs.Reader(folder)
+        self._budget: RunBudget | None = None
+
+    def read_first(self, budget: RunBudget | None) -> None:
+        """Read what earlier sittings and other processes have done and spent."""
+        lines = self._new()
+        if budget:
+            spent = (step for line in lines for step in Trace.from_json(*line[::-1]).steps)
+            budget.count_once((self.folder / runs.TRACES).resolve(), spent)
+        deque(lines, maxlen=0)  # what the budget has counted already
+        self._budget = budget
+
+    def forget_failed(self) -> None:
+        """Take the failed questions as not asked yet."""
+        self.done -= self.failed
+        self.failed = set()
+
+    def join(self, leaving: ExitStack) -> None:
+        """Become one of the workers of the folder, until the stack is left."""
+        self._claims = leaving.enter_context(Claims(self.folder))
+        self.look()  # the file has a new writer, so nobody adds to it unseen
+        self._reader.skip = self._claims.traces
+        self._journal = _Journal(self._claims.traces)
+
+    def take(self, number: int, block: Iterable[Question]) -> None:
+        """Claim what is not done of a block of questions, unless somebody else is at it."""
+        wanted = [question.id for question in block if question.id not in self.done]
+        if not wanted:
+            return
+        if not self._claims.take(str(number)):
+            self.others[number] = wanted
+            return
+        self.look()  # whoever had it before may have finished it
+        if left := {name for name in wanted if name not in self.done}:
+            self.taken |= dict.fromkeys(left, number)
+            self._open[number] = left
+        else:
+            self._claims.finish(str(number))
+
+    async def keep(self, result: Trace) -> None:
+        """Put the trace of a question that was taken on disk."""
+        name = result.question.id
+        number = self.taken[name]
+        self._claims.check(str(number))
+        await self._journal.keep(result)
+        self._note(name, failed=bool(result.error))
+        del self.taken[name]
+        self._open[number].remove(name)
+        if not self._open[number]:
+            del self._open[number]
+            self._claims.finish(str(number))
+
+    def look(self) -> None:
+        """Read what other processes have written, and count what they have spent."""
+        for where, line in self._new():
+            if self._budget:
+                self._budget.add(*Trace.from_json(line, where).steps)
+
+    def left(self) -> bool:
+        """Whether something that others were at is neither done nor being done."""
+        for number, names in [*self.others.items()]:
+            self.others[number] = [name for name in names if name not in self.done]
+            if not self.others[number]:
+                del self.others[number]
+        return any([self._claims.free(str(number)) for number in self.others])  # noqa: C419 - look at all
+
+    def _new(self) -> Iterator[tuple[str, str]]:
+        for where, line in self._reader.new():
+            record = json_object(line, where)
+            question = record.get("question")
+            if not isinstance(question, dict):
+                raise BadInput(f"{where}: not a trace.")
+            self._note(str(question.get("id")), failed=bool(record.get("error")))
+            yield where, line
+
+    def _note(self, name: str, *, failed: bool) -> None:
+        if not failed:
+            self.failed.discard(name)
+        elif name not in self.done:
+            self.failed.add(name)
+        self.done.add(name)
 
 
 def _check_prices(budget: RunBudget, strategies: Iterable[Strategy]) -> None:
@@ -201,13 +364,6 @@ def _check_prices(budget: RunBudget, strategies: Iterable[Strategy]) -> None:
     for strategy in strategies:
         if isinstance(lm := strategy.settings.get("lm"), str):
             budget.limits.check(lm)
-
-
-def _steps(path: Path) -> Iterator[Step]:
-    """The steps of every line on disk, failed questions' too."""
-    if path.exists():
-        for _, run in runs.read(path):
-            yield from run.steps
 
 
 class _Journal:
@@ -291,19 +447,6 @@ def identity(
     }
 
 
-def _done(folder: Path) -> dict[str, bool]:
-    """Ids with a line on disk, and whether all their lines tell of failure."""
-    found: dict[str, bool] = {}
-    if (folder / runs.TRACES).exists():
-        for number, record in runs.read_raw(folder / runs.TRACES):
-            question = record.get("question")
-            if not isinstance(question, dict):
-                raise BadInput(f"{folder / runs.TRACES}:{number}: not a trace.")
-            name = str(question.get("id"))
-            found[name] = found.get(name, True) and bool(record.get("error"))
-    return found
-
-
 # --- Scoring --------------------------------------------------------------------------------
 
 ROWS = (
@@ -375,12 +518,9 @@ class Report:
 
 def finished(folder: Path) -> Iterator[Trace]:
     """A run's traces, one a question: the first that succeeded, else its last failure."""
-    path = folder / runs.TRACES
-    if not path.exists():  # killed before its first question was done
-        return
     succeeded: set[str] = set()
     failures: dict[str, Trace] = {}
-    for _, run in runs.read(path):
+    for _, run in runs.read_folder(folder):
         if run.error:
             failures[run.question.id] = run
         elif run.question.id not in succeeded:

@@ -8,18 +8,10 @@ import click
 
 from multihop.cli.render import visible
 from multihop.evaluation import Report
-from multihop.metrics import Mean
+from multihop.metrics import COUNTS, Mean
 
 Form = Literal["table", "json", "markdown"]
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-COUNTS = frozenset(
-    {
-        *("steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "passages", "seconds"),
-        *("prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens", "money"),
-    }
-)
-"""Means of counts and times; all other metrics are shares and shown in percent."""
 
 _FINE = frozenset({"steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "seconds"})
 

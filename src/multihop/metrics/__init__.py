@@ -16,9 +16,10 @@ from multihop.metrics.significance import (
     paired_bootstrap,
 )
 from multihop.metrics.support import answer_support_recall, pid, recall_at, support
-from multihop.metrics.traces import METRICS, answer_score, metric, money
+from multihop.metrics.traces import COUNTS, METRICS, answer_score, metric, money
 
 __all__ = [
+    "COUNTS",
     "METRICS",
     "Difference",
     "Mean",

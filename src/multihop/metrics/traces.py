@@ -259,6 +259,14 @@ METRICS: Mapping[str, Metric] = {
 }
 """Built-in metrics by name. Those in `AT_BUDGET` also take a budget: "gold_recall@15"."""
 
+COUNTS = frozenset(
+    {
+        *("steps", "searches", "lm_calls", "sent_calls", "replayed_calls", "passages", "seconds"),
+        *("prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens", "money"),
+    }
+)
+"""Counts and times; all other metrics are shares and shown in percent."""
+
 AT_BUDGET: Mapping[str, Callable[[Trace, int], float | None]] = {
     "gold_recall": gold_recall,
     "all_gold": all_gold,

@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("multihop.cli.search:search", "Show what a retriever finds for a query."),
     "eval": ("multihop.cli.evaluate:evaluate", "Run strategies on a question file and score them."),
     "score": ("multihop.cli.score:score", "Score finished runs; no model is run."),
+    "factcheck": (
+        "multihop.cli.factcheck:factcheck",
+        "Count factual errors in the chains of finished runs.",
+    ),
     "train": ("multihop.cli.train:train", "Teach a model the loop: lessons, adapter, card."),
     "show": ("multihop.cli.show:show", "Replay a kept trace, or list a run's."),
     "cache": ("multihop.cli.cache:cache", "Say how full the reply cache is, or empty it."),

@@ -3,6 +3,7 @@
     MultihopError              everything this package raises on purpose
     ├── BadInput               a file, option or record of the user's is wrong
     ├── MissingExtra           an optional dependency is not installed
+    ├── DownloadError          a published file could not be fetched
     ├── CorpusError            a corpus or index cannot be used as it is
     │   └── IndexMismatch      made by another version or with other settings
     ├── RetrieverError         a search failed
@@ -37,6 +38,10 @@ class MissingExtra(MultihopError):
         super().__init__(f"{package} is not installed. Run: pip install 'multihop[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+class DownloadError(MultihopError):
+    """A published file could not be fetched, or is not the one that was published."""
 
 
 class CorpusError(MultihopError):

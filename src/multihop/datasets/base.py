@@ -172,6 +172,7 @@ class Questions:
     def __iter__(self) -> Iterator[Question]:
         """From the beginning."""
         seen: set[str] = set()
+        answered = False
         for question in self.dataset.read(self.path):
             if question.id in seen:
                 raise BadInput(
@@ -179,12 +180,22 @@ class Questions:
                     f"{self.dataset.title} as published has each once; leave one of them out."
                 )
             seen.add(question.id)
+            answered = answered or bool(question.answers)
             yield question
-        expected = self.split.questions if self.split else None
-        if expected is not None and len(seen) != expected:
-            assert self.split
+        if self.split:
+            self._check(self.split, len(seen), answered=answered)
+
+    def _check(self, split: Split, count: int, *, answered: bool) -> None:
+        """Refuse a file that cannot be the split whose name it bears."""
+        title, again = self.dataset.title, f"multihop data get {self.dataset.name}"
+        if split.answers and not answered:
             raise BadInput(
-                f"{self.path}: {len(seen)} questions, but {self.dataset.title} "
-                f"{self.split.name} has {expected}: the file is cut short, or another split. "
-                f"Delete it and run: multihop data get {self.dataset.name}."
+                f"{self.path}: none of its {count} questions has an answer, but those of {title} "
+                f"{split.name} have: it is another split. Delete it and run: {again}."
+            )
+        if split.questions is not None and count != split.questions:
+            raise BadInput(
+                f"{self.path}: {count} questions, but {title} {split.name} has "
+                f"{split.questions}: the file is cut short, or another split. Delete it and "
+                f"run: {again}."
             )

@@ -25,6 +25,7 @@ Quirks:
   `metrics.pid` does not see the difference.
 - A paragraph text that stands under two titles of one question counts once, under the last one,
   and a title that stands twice means its last paragraph, as in IRCoT's processing.
+- Some titles hold HTML entities, as `&quot;`; they are left as published.
 - In the fullwiki setting gold paragraphs may be missing among the contexts; then the question
   has gold titles only.
 - The dump is a tar of 15,517 bz2 files of JSON lines. Some of its titles name several pages, so

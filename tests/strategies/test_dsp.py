@@ -9,6 +9,7 @@ import pytest
 
 from multihop.errors import BadInput
 from multihop.lms.base import Request, chat_text
+from multihop.retrievers.fusion import FUSIONS, probabilities
 from multihop.strategies.dsp import DEFAULTS, DSP, Bootstrapped, Example, Session, Settings
 from multihop.strategies.dsp.demonstrate import (
     all_but,
@@ -20,7 +21,6 @@ from multihop.strategies.dsp.demonstrate import (
     sample,
     supported,
 )
-from multihop.strategies.dsp.fusions import FUSIONS, combsum_prob, probabilities
 from multihop.strategies.dsp.predict import (
     SPARE_TOKENS,
     Completion,
@@ -31,7 +31,7 @@ from multihop.strategies.dsp.predict import (
     majority,
 )
 from multihop.strategies.dsp.prompts import COMPARE, FIRST_HOP, REASON, VANILLA
-from multihop.strategies.dsp.search import fused_retrieval, grounded, rank, retrieve
+from multihop.strategies.dsp.search import COMBSUM, fused_retrieval, grounded, rank, retrieve
 from multihop.testing import ScriptedLM, ScriptedRetriever
 from multihop.text import Hit, Passage, Query, Question
 from multihop.trace import Search, Thought, Trace, trace
@@ -195,8 +195,8 @@ async def test_a_passage_in_two_lists_beats_a_better_one_in_one_list() -> None:
 def test_combsum_adds_probabilities_computed_by_hand() -> None:
     hits = [Hit(MILL, 10.0), Hit(ADA, 9.0)]
     first = 1 / (1 + math.exp(-1.0))  # scores over the best: 1 and 0.9, parted by tau 0.1
-    assert probabilities(hits) == pytest.approx([first, 1 - first])
-    fused = combsum_prob([hits, [Hit(ADA, 3.0)]])
+    assert probabilities()([hit.score for hit in hits]) == pytest.approx([first, 1 - first])
+    fused = COMBSUM([hits, [Hit(ADA, 3.0)]])
     assert [(h.passage.id, h.score) for h in fused] == [
         ("ada", pytest.approx(2 - first)),
         ("mill", pytest.approx(first)),

@@ -103,35 +103,45 @@ async def look_up(
 
 
 async def ranking(retriever: Retriever, query: Query, k: int) -> Search:
-    """Ask a retriever one query.
+    """Ask a retriever one query; see `rankings`."""
+    [found] = await rankings(retriever, [query], k)
+    return found
+
+
+async def rankings(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Search]:
+    """Ask a retriever queries, all in one batch.
 
     Returns:
-        A search of which nothing is collected yet: hits, best first, with scores of our own
-        kind of number (retrievers over arrays give theirs), the seconds that it took, and the
-        LM calls that it made.
+        For each a search of which nothing is collected yet: hits, best first, with scores of our
+        own kind of number (retrievers over arrays give theirs), its share of the seconds, and
+        the LM calls that it made.
 
     Raises:
-        RetrieverError: The search failed, or did not give one ranking with scores that are
-            numbers: nothing else could be written into a trace and read back.
+        RetrieverError: The search failed, or did not give one ranking for each query with scores
+            that are numbers: nothing else could be written into a trace and read back.
     """
     began = time.perf_counter()
-    rankings = await retriever.search([query], k)
-    seconds = time.perf_counter() - began
-    if len(rankings) != 1:
-        raise RetrieverError(f"{retriever.name}: gave {len(rankings)} rankings for one query.")
-    for hit in rankings[0]:
+    found = await retriever.search(queries, k)
+    seconds = (time.perf_counter() - began) / max(len(queries), 1)
+    if len(found) != len(queries):
+        asked = "one query" if len(queries) == 1 else f"{len(queries)} queries"
+        raise RetrieverError(f"{retriever.name}: gave {len(found)} rankings for {asked}.")
+    for hit in (hit for hits in found for hit in hits):
         if not math.isfinite(hit.score):
             raise RetrieverError(
                 f"{retriever.name}: the score of {hit.passage.id!r} is {hit.score}; "
                 "a score is a finite number."
             )
-    return Search(
-        query.text,
-        tuple(replace(hit, score=float(hit.score)) for hit in rankings[0]),
-        (),
-        (),
-        query.titles,
-        seconds,
-        calls_made(rankings[0]),
-        warnings_of(rankings[0]),
-    )
+    return [
+        Search(
+            query.text,
+            tuple(replace(hit, score=float(hit.score)) for hit in hits),
+            (),
+            (),
+            query.titles,
+            seconds,
+            calls_made(hits),
+            warnings_of(hits),
+        )
+        for query, hits in zip(queries, found, strict=True)
+    ]

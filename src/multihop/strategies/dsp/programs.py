@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from multihop.metrics.answer import normalize
+from multihop.retrievers.fusion import FUSIONS, Fuse
 from multihop.strategies.dsp import prompts
 from multihop.strategies.dsp.demonstrate import answer_match, supported
 from multihop.strategies.dsp.example import Example, history
-from multihop.strategies.dsp.fusions import FUSIONS, Fuse
 from multihop.strategies.dsp.predict import (
     Completion,
     Generated,

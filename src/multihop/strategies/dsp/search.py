@@ -1,19 +1,22 @@
 """Search: passages for queries (section 2.3)."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from multihop.errors import RetrieverError
-from multihop.strategies.dsp.fusions import Fuse, combsum_prob
+from multihop.retrievers.fusion import FUSIONS, Fuse
+from multihop.strategies.collect import ranking, rankings
 from multihop.strategies.dsp.session import Session
-from multihop.text import Hit, Passage, Query
+from multihop.text import Passage, Query
 from multihop.trace import Search
 
 DEPTH = 3
 """Passages asked for each query of a fusion, in multiples of those wanted."""
+
+COMBSUM = FUSIONS["combsum_prob"]
+"""CombSUM over probabilities (paper, section 2.3). The paper does not say what they are for a
+retriever that gives scores: here a softmax, see `retrievers.fusion.probabilities`."""
 
 RANKED = 1000
 """How far down its ranking a passage is looked for by `rank`."""
@@ -25,7 +28,7 @@ async def retrieve(session: Session, query: str, k: int) -> tuple[Passage, ...]:
 
 
 async def fused_retrieval(
-    session: Session, queries: Sequence[str], k: int, fuse: Fuse = combsum_prob
+    session: Session, queries: Sequence[str], k: int, fuse: Fuse = COMBSUM
 ) -> tuple[Passage, ...]:
     """The best `k` passages for several queries together.
 
@@ -47,26 +50,21 @@ async def fused_retrieval(
         session.take(Search("", (), (), _collected(session)))
         return ()
     depth = k if len(asked) == 1 else DEPTH * k
-    began = time.perf_counter()
-    rankings = await _search(session, asked, depth)
-    seconds = time.perf_counter() - began
+    found = await rankings(session.retriever, [Query(query) for query in asked], depth)
     if len(asked) == 1:
-        best = rankings[0][:k]
+        best = list(found[0].hits[:k])
     else:
-        lists = [
-            ranking for q, ranking in zip(asked, rankings, strict=True) for _ in range(counts[q])
-        ]
+        lists = [search.hits for search in found for _ in range(counts[search.query])]
         best = fuse(lists)[:k]
     waiting = {hit.passage.id: None for hit in best}
-    for query, ranking in zip(asked, rankings, strict=True):
+    for search in found:
         before = _collected(session)
-        kept = tuple(name for name in waiting if any(hit.passage.id == name for hit in ranking))
-        for name in kept:
+        ids = {hit.passage.id for hit in search.hits}
+        brought = [name for name in waiting if name in ids]
+        for name in brought:
             del waiting[name]
-        new = tuple(name for name in kept if name not in before)
-        session.take(
-            Search(query, tuple(ranking), new, (*before, *new), None, seconds / len(asked))
-        )
+        new = tuple(name for name in brought if name not in before)
+        session.take(replace(search, kept=new, collected=(*before, *new)))
     return tuple(hit.passage for hit in best)
 
 
@@ -76,8 +74,8 @@ async def rank(session: Session, query: str, passages: Sequence[Passage]) -> lis
     A retriever ranks its corpus, so a passage is looked for in the query's ranking; one that is
     not among the first 1000 has 0.
     """
-    [ranking] = await _search(session, [query], RANKED)
-    scores = {hit.passage.id: hit.score for hit in ranking}
+    search = await ranking(session.retriever, Query(query), RANKED)
+    scores = {hit.passage.id: hit.score for hit in search.hits}
     return [scores.get(passage.id, 0.0) for passage in passages]
 
 
@@ -89,21 +87,6 @@ async def grounded(session: Session, candidates: Sequence[str], passages: Sequen
     """
     scores = [sum(await rank(session, c, passages)) if c.strip() else -math.inf for c in candidates]
     return candidates[scores.index(max(scores))]
-
-
-async def _search(session: Session, queries: Sequence[str], k: int) -> list[list[Hit]]:
-    rankings = await session.retriever.search([Query(q) for q in queries], k)
-    if len(rankings) != len(queries):
-        raise RetrieverError(
-            f"{session.retriever.name}: gave {len(rankings)} rankings for {len(queries)} queries."
-        )
-    for hit in (hit for ranking in rankings for hit in ranking):
-        if not math.isfinite(hit.score):
-            raise RetrieverError(
-                f"{session.retriever.name}: the score of {hit.passage.id!r} is {hit.score}; "
-                "a score is a finite number."
-            )
-    return [[replace(hit, score=float(hit.score)) for hit in ranking] for ranking in rankings]
 
 
 def _collected(session: Session) -> tuple[str, ...]:

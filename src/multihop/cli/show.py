@@ -20,11 +20,11 @@ from multihop.trace import Trace
 def show(*, what: str | None, as_json: bool, prompts: bool, failed: bool) -> None:
     """Replay a trace, or list the traces of a run.
 
-    TRACE is a run folder or a traces.jsonl, with `:N` for its Nth line or `:ID` for a
+    TRACE is a run folder or a traces.jsonl, with `:N` for its Nth trace or `:ID` for a
     question's id. Without TRACE, the latest question asked is shown.
     """
     path, selected = _parse(what) if what else (_latest(), "-1")
-    traces = runs.read(path)
+    traces = runs.read_folder(path) if path.is_dir() else runs.read(path)
     if failed:
         traces = ((number, trace) for number, trace in traces if trace.error)
     if selected:
@@ -52,18 +52,19 @@ def _latest() -> Path:
 
 
 def _parse(what: str) -> tuple[Path, str]:
-    """A trace file and what is wanted of it; either part may hold colons."""
+    """A trace file, or a folder of several, and what is wanted of it; both may hold colons."""
     end = len(what)
     while end > 0:
         path, selected = Path(what[:end]), what[end + 1 :]
         if path.is_dir():
-            [*folders] = runs.folders(path) if not (path / runs.TRACES).exists() else [path]
+            folders = [path] if runs.trace_files(path) else runs.folders(path)
             if len(folders) > 1:
                 names = ", ".join(str(folder) for folder in folders)
                 raise BadInput(f"{path}: holds several runs; name one: {names}.")
-            if not (folders[0] / runs.TRACES).exists():
+            files = runs.trace_files(folders[0])
+            if not files:
                 raise BadInput(f"{folders[0]}: no question of this run is finished yet.")
-            return folders[0] / runs.TRACES, selected
+            return files[0] if len(files) == 1 else folders[0], selected
         if path.exists():
             return path, selected
         end = what.rfind(":", 0, end)

@@ -167,3 +167,12 @@ def test_unicode_repair_is_ftfy_s():
     assert ftfy.fix_text("CafÃ©") == "Café"
     assert squad("CafÃ©", ["Café"]).em == 0
     assert squad("CafÃ©", ["Café"], fix_unicode=True).em == 1
+
+
+def test_novel_f1_takes_no_words_that_the_conversation_has_said() -> None:
+    from multihop.metrics.answer import novel
+
+    said = ["Who built the mill?", "Ada Stone built it."]
+    assert novel("Ada Stone was born in Leith", ["in Leith"], said).f1 == pytest.approx(2 / 3)
+    assert novel("Ada Stone built the mill", ["Leith"], said).f1 == 0
+    assert novel("it was Ada Stone", ["Ada"], said).f1 == 1  # nothing new on either side

@@ -82,6 +82,37 @@ def two_wiki(prediction: str, golds: Sequence[str]) -> Score:
     return hotpotqa(prediction, golds)
 
 
+STOP_WORDS = frozenset(
+    {
+        *("a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is"),
+        *("it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there"),
+        *("these", "they", "this", "to", "was", "were", "will", "with"),
+    }
+)
+"""English words that tell nothing of an answer: those of Lucene's English analyzer."""
+
+
+def novel(prediction: str, golds: Sequence[str], history: Sequence[str] = ()) -> Score:
+    """SQuAD's numbers over the words that are new in a conversation (nF1).
+
+    Words that earlier turns hold, and stop words, are taken out of both sides, so that a reply
+    gains nothing by repeating the question. Where nothing is left on both sides it is 1.
+
+    Args:
+        prediction: The reply.
+        golds: Accepted replies, at least one.
+        history: Earlier turns, and the question itself.
+
+    Source: DSP (Khattab et al. 2022), section 3, for QReCC.
+    """
+    known = STOP_WORDS | {word for turn in history for word in normalize(turn).split()}
+
+    def new(text: str) -> str:
+        return " ".join(word for word in normalize(text).split() if word not in known)
+
+    return best_of_each(_squad(new(prediction), new(gold)) for gold in golds)
+
+
 def _squad(prediction: str, gold: str) -> Score:
     predicted, wanted = normalize(prediction), normalize(gold)
     if not predicted or not wanted:

@@ -86,6 +86,27 @@ def recall(trace: Trace) -> float | None:
     return score.recall if score else None
 
 
+def novel_f1(trace: Trace) -> float | None:
+    """nF1 of a reply in a conversation, in [0, 1]: F1 over words that no earlier turn holds.
+
+    Earlier turns are the question's field `history`, a list of {"question", "answer"}.
+
+    Returns:
+        None when there is no such field, no gold answer, or the run failed.
+    """
+    turns = trace.question.extra.get("history")
+    if not isinstance(turns, list) or trace.answer is None or not trace.question.answers:
+        return None
+    said = [
+        str(turn.get(name) or "")
+        for turn in turns
+        if isinstance(turn, dict)
+        for name in ("question", "answer")
+    ]
+    said.append(trace.question.text)
+    return answers.novel(trace.answer.text, trace.question.answers, said).f1
+
+
 def drop_em(trace: Trace) -> float | None:
     """DROP's exact match of the answer, 0 or 1."""
     score = drop_score(trace)
@@ -250,7 +271,7 @@ def failed(trace: Trace) -> float:
 METRICS: Mapping[str, Metric] = {
     function.__name__: function
     for function in (
-        *(em, f1, precision, recall, drop_em, drop_f1),
+        *(em, f1, precision, recall, novel_f1, drop_em, drop_f1),
         *(gold_recall, all_gold, title_recall, para_recall),
         *(support_em, support_f1, support_precision),
         *(passages, steps, searches, lm_calls, sent_calls, replayed_calls),

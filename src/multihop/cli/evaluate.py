@@ -3,10 +3,7 @@
 import asyncio
 import hashlib
 import json
-import sys
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,15 +13,13 @@ import click
 
 from multihop import evaluation, names, runs
 from multihop.cli import budgets, parts, report
-from multihop.cli.render import terminal, visible
+from multihop.cli.progress import progress
+from multihop.cli.render import visible
 from multihop.lms.cache import CachedLM
 from multihop.lms.layers import questions_at_work
 from multihop.lms.wrapper import identity
 from multihop.text import Json, Question
 from multihop.trace import Strategy
-
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 @click.command(name="eval")
@@ -90,7 +85,7 @@ def evaluate(
             folder = into or _default(questions, opened.strategies, record, fingerprint)
             several = len(opened.strategies) > 1
             named = {name if several else "": s for name, s in opened.strategies.items()}
-            with _progress() as tell:
+            with progress() as tell:
                 left = await evaluation.evaluate_each(
                     asked,
                     named,
@@ -149,55 +144,3 @@ def _default(
     kind, colon, target = questions.rpartition(":")
     asked = f"{kind}{colon and '-'}{Path(target).stem}"
     return runs.home() / f"{Path(asked).name}-{'+'.join(strategies)}-{digest}"
-
-
-@contextmanager
-def _progress() -> Generator[Callable[[evaluation.Progress], None], None, None]:
-    """A bar on a terminal; else a line at the start, now and then, and at the end."""
-    if not sys.stderr.isatty():
-        yield _lines()
-        return
-    from rich.progress import (  # noqa: PLC0415 - takes time, and only a terminal needs it
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=terminal()) as bar:
-        task = bar.add_task("asking")
-
-        def tell(progress: evaluation.Progress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            bar.update(
-                task,
-                total=progress.total,
-                completed=progress.done,
-                description=f"asking{failed}",
-            )
-
-        yield tell
-
-
-def _lines() -> Callable[[evaluation.Progress], None]:
-    last = -EVERY
-
-    def tell(progress: evaluation.Progress) -> None:
-        nonlocal last
-        latest = progress.latest
-        if latest and latest.error:
-            click.echo(visible(f"{latest.question.id}: {latest.error}"), err=True)
-        now = time.monotonic()
-        if now - last >= EVERY or progress.done == progress.total:
-            last = now
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            click.echo(f"{progress.done} of {progress.total} done{failed}", err=True)
-
-    return tell

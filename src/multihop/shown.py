@@ -5,6 +5,18 @@ that no text can move a cursor, set a title, turn the reading order or hide a li
 """
 
 import re
+from collections.abc import Mapping
+
+from multihop.trace import StopReason
+
+STOPS: Mapping[StopReason, str] = {
+    "answered": "an answer was stated",
+    "max_steps": "the step limit was reached",
+    "empty": "the model wrote nothing",
+    "no_gain": "the last step brought nothing new",
+    "budget": "the budget was used up",
+}
+"""Why a run ended, in words."""
 
 SNIPPET = 160
 """Characters of a passage that are shown with its title."""

@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING
 
 from multihop.cost import Prices
 from multihop.metrics import money
+from multihop.shown import STOPS
 from multihop.shown import snippet as snippet  # noqa: PLC0414 - the other verbs take it from here
 from multihop.shown import visible as visible  # noqa: PLC0414
 from multihop.text import Json, Passage, Question
-from multihop.trace import Answer, LMCall, Search, Step, StopReason, Thought, Titles, Trace
+from multihop.trace import Answer, LMCall, Search, Step, Thought, Titles, Trace
 
 if TYPE_CHECKING:  # it takes time to import, and help and single lines need none of it
     from rich.console import Console
-
-STOPS: dict[StopReason, str] = {
-    "answered": "an answer was stated",
-    "max_steps": "the step limit was reached",
-    "empty": "the model wrote nothing",
-    "no_gain": "the last step brought nothing new",
-    "budget": "the budget was used up",
-}
 
 
 def terminal(*, stderr: bool = True) -> "Console":

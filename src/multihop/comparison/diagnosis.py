@@ -30,7 +30,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "composition miss": "all gold was in front of the reader, and the answer is wrong",
         "stop miss": "the chain ended with its next hop named, or went on long after it had all",
         "format miss": "the right answer stands inside a longer one, or lacks a word of it",
-        "label doubt": "the answer may be right: another writing, or gold that is in no gold passage",
+        "label doubt": "the answer may be right: another writing, or gold that no gold passage has",
         "cannot tell": "no gold passage is known, or no answer was asked for",
     }
 )

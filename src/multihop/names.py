@@ -208,6 +208,16 @@ def dataset_names() -> list[str]:
     return [*DATASETS, *sorted(_entry_points("datasets").keys() - {*DATASETS})]
 
 
+def lm_kinds() -> list[str]:
+    """All kinds of language models, ours first."""
+    return [*LMS, *sorted(_entry_points("lms").keys() - {*LMS})]
+
+
+def retriever_kinds() -> list[str]:
+    """All kinds of retrievers, ours first."""
+    return [*RETRIEVERS, *sorted(_entry_points("retrievers").keys() - {*RETRIEVERS})]
+
+
 def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, object]) -> object:
     kind, _, target = name.partition(":")
     group = {"retriever": "retrievers", "LM": "lms"}[what]

@@ -123,12 +123,28 @@ async def test_until_ends_generation_within_a_token_or_two(causal, monkeypatch):
     assert reply.call.tokens.generated < 20
 
 
-async def test_a_cancelled_call_leaves_the_engine_free(causal):
-    task = asyncio.create_task(complete(causal, ask(max_tokens=200)))
-    await asyncio.sleep(0.05)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+async def test_a_cancelled_call_leaves_the_engine_free(causal, monkeypatch):
+    """The call is cancelled while the engine is at it: it writes no more than the token begun."""
+    at_work, cancelled = threading.Event(), threading.Event()
+    written = []
+    generate = causal._generate
+
+    def held(batch, give, heard, join):
+        at_work.set()
+        assert cancelled.wait(60)
+        generate(batch, lambda pieces: written.append(pieces) or give(pieces), heard, join)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(causal, "_generate", held)
+        task = asyncio.create_task(complete(causal, ask(max_tokens=200)))
+        assert await asyncio.to_thread(at_work.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)  # the cancellation reaches the call, which waits for the engine
+        assert not task.done()
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(written) <= 2
     assert (await complete(causal, ask(max_tokens=1))).call.tokens.generated == 1
 
 

@@ -142,3 +142,21 @@ def test_a_router_of_one_label_is_refused(tmp_path: Path) -> None:
     labels = replace(training.label([three_runs(tmp_path)]), by_question=(("a", "nor"),) * 9)
     with pytest.raises(BadInput, match="The labels are nor 9"):
         training.train(labels)
+
+
+def test_the_command_line_trains_a_router_shows_its_table_and_overwrites_nothing(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("sklearn")
+    from click.testing import CliRunner
+
+    from multihop.cli.train import train
+
+    three_runs(tmp_path / "runs")
+    call = ["router", str(tmp_path / "runs"), "--into", str(tmp_path / "router.json")]
+    done = CliRunner().invoke(train, call, catch_exceptions=False)
+    assert "needed" in done.output
+    assert "accuracy 100.0 % over 5 folds; always nor: 50.0 %." in done.output
+    assert LinearRouter.load(tmp_path / "router.json").routes == ("nor", "ircot")
+    again = CliRunner().invoke(train, call)
+    assert isinstance(again.exception, BadInput)

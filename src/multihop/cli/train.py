@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from multihop.cli import train_adapters
+from multihop.cli import train_adapters, train_router
 from multihop.cli.render import terminal, visible
 from multihop.training import claim, config, curves, finish, recipe, sft
 
@@ -25,6 +25,7 @@ def train() -> None:
 train.add_command(train_adapters.check)
 train.add_command(train_adapters.export)
 train.add_command(train_adapters.scores)
+train.add_command(train_router.router)
 
 
 @train.command(name="sft")

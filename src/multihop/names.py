@@ -22,7 +22,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from multihop import strategies
+from multihop import strategies, typed_toml
 from multihop.datasets import QuestionFile
 from multihop.datasets.base import Dataset
 from multihop.errors import BadInput
@@ -188,6 +188,19 @@ def open_questions(name: str) -> Iterable[Question]:
         raise BadInput(f"{name} is a data set, not a file of questions: write {splits or name}.")
     found = "is a folder" if path.is_dir() else "does not exist"
     raise BadInput(f"{name or 'The file of questions'}: {found}. Name a file, or KIND:PATH.")
+
+
+def located_questions(name: str, folder: Path) -> str:
+    """A name of questions that stands in a file of `folder`, as it is named from here.
+
+    Paths are relative to that folder; names of splits stay.
+    """
+    kind, colon, target = name.partition(":")
+    if not colon or kind not in dataset_names():
+        return typed_toml.located(name, folder)
+    if target in {split.name for split in open_dataset(kind).splits}:
+        return name
+    return f"{kind}:{typed_toml.located(target, folder)}"
 
 
 def open_dataset(name: str) -> Dataset:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from multihop import typed_toml
+from multihop import names, typed_toml
 from multihop.errors import BadInput
 from multihop.training.examples import Skill
 from multihop.typed_toml import number
@@ -55,7 +55,7 @@ class Source:
     Attributes:
         name: As the card of the result calls it.
         licence: Under which its questions and passages may be used.
-        questions: Question files with answers and gold passages.
+        questions: Question files with answers and gold passages, named as for `multihop eval`.
         index: BM25 index over the corpus that they are about.
         loops: Runs of the loop per question, each with its own K.
         mixed: Contexts per question of gold passages among distractors, in any order.
@@ -221,12 +221,12 @@ def _located(found: Config, path: Path) -> Config:
         sets=tuple(
             dataclasses.replace(
                 source,
-                questions=tuple(at(name) for name in source.questions),
+                questions=tuple(names.located_questions(q, path.parent) for q in source.questions),
                 index=at(source.index),
             )
             for source in found.data.sets
         ),
-        never=tuple(at(name) for name in found.data.never),
+        never=tuple(names.located_questions(q, path.parent) for q in found.data.never),
     )
     folder = at(found.output.folder or found.output.name)
     model = found.model

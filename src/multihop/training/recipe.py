@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from multihop.datasets import QuestionFile
+from multihop import names
 from multihop.errors import BadInput
 from multihop.lms.adapters import DataSet
 from multihop.strategies.rules import TRAINED
@@ -41,27 +41,27 @@ class _HeldOut:
         gold: Ids of their gold passages.
     """
 
-    ids: dict[str, Path]
-    texts: dict[str, Path]
+    ids: dict[str, str]
+    texts: dict[str, str]
     gold: frozenset[str]
 
     @classmethod
     def read(cls, files: tuple[str, ...]) -> "_HeldOut":
-        ids: dict[str, Path] = {}
-        texts: dict[str, Path] = {}
+        ids: dict[str, str] = {}
+        texts: dict[str, str] = {}
         gold: set[str] = set()
         for name in files:
-            for question in QuestionFile(Path(name)):
-                ids[question.id] = texts[_plain(question.text)] = Path(name)
+            for question in names.open_questions(name):
+                ids[question.id] = texts[_plain(question.text)] = name
                 gold.update(question.gold_ids)
         return cls(ids, texts, frozenset(gold))
 
-    def refuse(self, question: Question, path: Path) -> None:
+    def refuse(self, question: Question, file: str) -> None:
         """Raise BadInput when it is one of them."""
         where = self.texts.get(_plain(question.text)) or self.ids.get(question.id)
         if where:
             raise BadInput(
-                f"{path}: question {question.id!r} is also in {where}, which data.never keeps "
+                f"{file}: question {question.id!r} is also in {where}, which data.never keeps "
                 "from training. Take it out of one of the two."
             )
 
@@ -121,10 +121,10 @@ async def _of(source: Source, data: Data, held_out: _HeldOut) -> tuple[list[Less
     found: list[Lesson] = []
     learned = without = 0
     try:
-        for path in map(Path, source.questions):
-            for question in QuestionFile(path):
-                held_out.refuse(question, path)
-                gold = _gold(question, retriever.get, path)
+        for name in source.questions:
+            for question in names.open_questions(name):
+                held_out.refuse(question, name)
+                gold = _gold(question, retriever.get, name)
                 links = chain(question, gold, data.words)
                 if links is None:
                     without += 1
@@ -138,13 +138,13 @@ async def _of(source: Source, data: Data, held_out: _HeldOut) -> tuple[list[Less
     return found, learned, without
 
 
-def _gold(question: Question, get: Callable[[str], Passage | None], path: Path) -> list[Passage]:
+def _gold(question: Question, get: Callable[[str], Passage | None], name: str) -> list[Passage]:
     found = []
     for passage_id in question.gold_ids:
         passage = get(passage_id)
         if passage is None:
             raise BadInput(
-                f"{path}: question {question.id!r} has the gold passage {passage_id!r}, which is "
+                f"{name}: question {question.id!r} has the gold passage {passage_id!r}, which is "
                 "not in the index. Index the corpus that the questions are about."
             )
         found.append(passage)

@@ -23,6 +23,7 @@ from multihop.errors import MultihopError
 COMMANDS: dict[str, tuple[str, str]] = {
     "ask": ("multihop.cli.ask:ask", "Answer a question, or many from standard input."),
     "index": ("multihop.cli.index:index", "Build a BM25 index over files and folders."),
+    "data": ("multihop.cli.data:data", "Fetch data sets, build their corpora, draw samples."),
     "search": ("multihop.cli.search:search", "Show what a retriever finds for a query."),
     "eval": ("multihop.cli.evaluate:evaluate", "Run strategies on a question file and score them."),
     "score": ("multihop.cli.score:score", "Score finished runs; no model is run."),
@@ -33,6 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "factcheck": (
         "multihop.cli.factcheck:factcheck",
         "Count factual errors in the chains of finished runs.",
+    ),
+    "experiment": (
+        "multihop.cli.experiment:experiment",
+        "Run the paper's protocol from one file: grids, best settings, tables.",
     ),
     "train": ("multihop.cli.train:train", "Teach a model the loop: lessons, adapter, card."),
     "show": ("multihop.cli.show:show", "Replay a kept trace, or list a run's."),

@@ -14,6 +14,7 @@ One JSON object a line. `question` is needed; the rest may be missing:
 Every other field is kept in `Question.extra` as it is, `dataset` and `answer_parts` too.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,25 @@ def _pinned(record: dict[str, Json], where: str) -> Passage | None:
     inside = f"{where}: in 'pinned'"
     id_, title, text = (text_field(pinned, name, inside) for name in ("id", "title", "text"))
     return Passage(id_, title, text)
+
+
+def question_line(question: Question) -> str:
+    """A question as a line of a file, without its end; `read_question` gives it back.
+
+    Raises:
+        BadInput: It could not be read back: it has no text.
+    """
+    if not question.text.strip():
+        raise BadInput(f"Question {question.id!r} is empty. Leave it out.")
+    record: dict[str, Json] = {"id": question.id, "question": question.text}
+    record["answers"] = list(question.answers)
+    if question.gold_ids:
+        record["gold_paragraph_ids"] = list(question.gold_ids)
+    if question.gold_titles:
+        record["gold_titles"] = list(question.gold_titles)
+    if question.kind:
+        record["type"] = question.kind
+    if main := question.pinned:
+        record["pinned"] = {"id": main.id, "title": main.title, "text": main.text}
+    rest = {name: value for name, value in question.extra.items() if name not in _READ}
+    return json.dumps(record | rest)

@@ -42,7 +42,7 @@ class Line:
     Attributes:
         name: In the legend.
         colour: Its run's place.
-        points: (x, y), in order of x.
+        points: (x, y), in order of x. Where others go on, the last value is held, faintly.
     """
 
     name: str
@@ -128,8 +128,12 @@ def lines(title: str, about: str, across: str, up: str, drawn: Sequence[Line]) -
     steps = [t for t in ticks(0.0, max(1.0, last), 6) if t == int(t)]
     axes = _Axes(steps, ticks(0.0, top or 1.0), 250)
     parts = [axes.draw(across, up)]
-    for line in drawn:
+    for line in sorted(drawn, key=lambda each: -len(each.points)):  # the short ones on top
         places = [axes.at(x, y) for x, y in line.points]
+        (x, y), end = places[-1], axes.at(last, 0)[0]
+        if x < end:
+            held = f'x1="{x:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"'
+            parts.append(f'<line class="held r{line.colour % COLOURS}" {held}/>')
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         colour = line.colour % COLOURS
         parts.append(f'<polyline class="line r{colour} dash{line.colour % 4}" points="{path}"/>')

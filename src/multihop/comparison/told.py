@@ -8,6 +8,7 @@ from collections.abc import Callable
 from multihop.comparison.diagnosis import gold_passages
 from multihop.comparison.paired import Row
 from multihop.comparison.plots import text
+from multihop.comparison.wording import count
 from multihop.shown import STOPS
 from multihop.text import Passage, Question
 from multihop.trace import LMCall, Search, Step, Thought, Titles, Trace
@@ -52,7 +53,7 @@ def run(name: str, place: int, row: Row, trace: Trace) -> str:
         ended.append(f"<p><b>Failed</b> {text(trace.error)}</p>")
     if answer:
         reads = [p.title or p.id for p in answer.passages if marked(p)]
-        read = f"{len(answer.passages)} passages, {len(reads)} of them gold"
+        read = f"{count(len(answer.passages), 'passage')}, {len(reads)} of them gold"
         ended.append(_written(answer.call) + _written(answer.forced))
         said = text(row.answer) if row.answer else f"<em>none</em> ({text(answer.reason)})"
         ended.append(
@@ -141,7 +142,7 @@ def _written(call: LMCall | None) -> str:
 def _cost(trace: Trace) -> str:
     searches = sum(bool(s.query) for s in trace.searches)
     tokens = trace.tokens
-    parts = [f"{searches} searches", f"{len(trace.calls)} LM calls"]
+    parts = [count(searches, "search", "searches"), count(len(trace.calls), "LM call")]
     if tokens.prompt is not None:
         parts.append(f"{tokens.prompt:,} prompt tokens")
     if tokens.generated is not None:

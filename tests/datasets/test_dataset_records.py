@@ -195,6 +195,25 @@ def test_another_package_brings_a_data_set_and_replaces_none(tmp_path, monkeypat
     assert names.open_dataset("musique") is MUSIQUE
 
 
+def test_the_data_set_of_the_docs_is_read(tmp_path):
+    page = (ROOT / "docs" / "adding-parts.md").read_text("utf-8")
+    [module] = [
+        block for block in re.findall("```python\n(.*?)```", page, re.DOTALL) if "Riddles" in block
+    ]
+    defined = {}
+    exec(module, defined)
+    path = tmp_path / "riddles.tsv"
+    path.write_text(
+        "What buzzes?\tBees|a bee\tBee\nWhat hoots?\tOwls\tOwl\nWhat floats up?\tBalloons\tBalloon\n"
+    )
+    questions = list(defined["RIDDLES"].questions(str(path)))
+    assert [(q.id, q.answers, q.gold_titles) for q in questions[:1]] == [
+        ("1", ("Bees", "a bee"), ("Bee",))
+    ]
+    assert len(questions) == defined["RIDDLES"].split("test").questions
+    assert path.stat().st_size == defined["RIDDLES"].files[0].size
+
+
 # --- The command line -----------------------------------------------------------------------
 
 

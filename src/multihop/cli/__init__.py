@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("multihop.cli.search:search", "Show what a retriever finds for a query."),
     "eval": ("multihop.cli.evaluate:evaluate", "Run strategies on a question file and score them."),
     "score": ("multihop.cli.score:score", "Score finished runs; no model is run."),
+    "compare": (
+        "multihop.cli.compare:compare",
+        "Compare runs on the same questions, with tests and diagnoses.",
+    ),
     "predictions": (
         "multihop.cli.predictions:predictions",
         "Write a run's answers in a data set's own format.",

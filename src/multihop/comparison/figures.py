@@ -103,7 +103,7 @@ def _stops(comparison: Comparison) -> str:
         + ", ".join(f"{reason} {each[reason]}" for reason in reasons if each[reason])
         for run, each in zip(comparison.runs, counts, strict=True)
     )
-    return plots.bars("Why runs stopped", f"{about}.", drawn)
+    return plots.bars("Why runs stopped", "Questions by the reason to stop.", f"{about}.", drawn)
 
 
 def _kinds(comparison: Comparison) -> str:
@@ -131,4 +131,5 @@ def _kinds(comparison: Comparison) -> str:
     )
     left = len(kinds) - KINDS
     rest = f" {count(left, 'rarer type')} left out." if left > 0 else ""
-    return plots.dots("F1 by type of question", f"{about}.{rest}", "F1 %", groups)
+    shown = f"Means with intervals; in brackets, how many questions.{rest}"
+    return plots.dots("F1 by type of question", shown, f"{about}.", "F1 %", groups)

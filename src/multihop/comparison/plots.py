@@ -138,17 +138,15 @@ def lines(title: str, about: str, across: str, up: str, drawn: Sequence[Line]) -
         colour = line.colour % COLOURS
         parts.append(f'<polyline class="line r{colour} dash{line.colour % 4}" points="{path}"/>')
         parts += [_marker(line.colour, x, y, small=True) for x, y in places]
-    return _figure(
-        title,
-        about,
-        250,
-        parts,
-        _legend([(f"r{x.colour % COLOURS}", x.name, x.colour) for x in drawn]),
-    )
+    legend = _legend([(line.name, line.colour) for line in drawn])
+    return _figure(title, about, 250, parts, legend=legend)
 
 
-def bars(title: str, about: str, drawn: Sequence[Bar]) -> str:
-    """Stacked bars of equal length, one a run, each with its counts; and a legend."""
+def bars(title: str, about: str, numbers: str, drawn: Sequence[Bar]) -> str:
+    """Stacked bars of equal length, one a run, each with its counts; and a legend.
+
+    `about` is shown; `numbers` is read aloud with it.
+    """
     row, parts = 46, []
     for place, bar in enumerate(drawn):
         top = 4 + place * row
@@ -174,12 +172,16 @@ def bars(title: str, about: str, drawn: Sequence[Bar]) -> str:
                 )
             x += wide
     kinds = dict.fromkeys((k, n) for bar in drawn for k, n, number in bar.segments if number)
-    legend = "".join(f'<li><i class="{kind}"></i>{text(name)}</li>' for kind, name in kinds)
-    return _figure(title, about, 4 + row * len(drawn), parts, f'<ul class="legend">{legend}</ul>')
+    names = "".join(f'<li><i class="{kind}"></i>{text(name)}</li>' for kind, name in kinds)
+    legend = f'<ul class="legend">{names}</ul>'
+    tall = 4 + row * len(drawn)
+    return _figure(title, about, tall, parts, legend=legend, numbers=numbers)
 
 
-def dots(title: str, about: str, up: str, groups: Sequence[tuple[str, Sequence[Point]]]) -> str:
-    """Means in groups, one below the other, along one axis."""
+def dots(
+    title: str, about: str, numbers: str, up: str, groups: Sequence[tuple[str, Sequence[Point]]]
+) -> str:
+    """Means in groups, one below the other, along one axis; see `bars`."""
     high = max((v for _, ps in groups for p in ps for v in (p.x, *(p.wide or ()))), default=1.0)
     marks = ticks(0.0, high or 1.0)
     tops, y = [], 10.0
@@ -205,8 +207,8 @@ def dots(title: str, about: str, up: str, groups: Sequence[tuple[str, Sequence[P
                 parts.append(_whisker(p.colour, at(p.wide[0]), at(p.wide[1]), down, down))
             parts.append(_marker(p.colour, at(p.x), down))
     names = dict.fromkeys((p.colour, p.name) for _, ps in groups for p in ps)
-    legend = _legend([(f"r{colour % COLOURS}", name, colour) for colour, name in sorted(names)])
-    return _figure(title, about, tall, parts, legend)
+    legend = _legend([(name, colour) for colour, name in sorted(names)])
+    return _figure(title, about, tall, parts, legend=legend, numbers=numbers)
 
 
 class _Axes:
@@ -289,21 +291,30 @@ def _marker(colour: int, x: float, y: float, *, small: bool = False) -> str:
     return f'<polygon {kind} points="{path}"/>'
 
 
-def _legend(names: Sequence[tuple[str, str, int]]) -> str:
+def _legend(names: Sequence[tuple[str, int]]) -> str:
     items = "".join(
         f'<li><svg viewBox="0 0 14 14" aria-hidden="true">{_marker(colour, 7, 7)}</svg>'
         f"{text(name)}</li>"
-        for _, name, colour in names
+        for name, colour in names
     )
     return f'<ul class="legend">{items}</ul>'
 
 
-def _figure(title: str, about: str, tall: float, parts: Sequence[str], legend: str = "") -> str:
+def _figure(
+    title: str,
+    about: str,
+    tall: float,
+    parts: Sequence[str],
+    *,
+    legend: str = "",
+    numbers: str = "",
+) -> str:
     """A figure with a heading; title and description are tied to the picture for readers."""
     name = "p" + "".join(c for c in title.lower() if c.isascii() and c.isalnum())
+    told = text(f"{about} {numbers}".strip())
     return (
         f"<figure><figcaption><h3>{text(title)}</h3><p>{text(about)}</p></figcaption>{legend}"
         f'<svg viewBox="0 0 {WIDTH} {tall:.0f}" role="img" aria-labelledby="{name}t {name}d">'
-        f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{text(about)}</desc>'
+        f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{told}</desc>'
         f"{''.join(parts)}</svg></figure>\n"
     )

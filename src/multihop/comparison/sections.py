@@ -85,7 +85,7 @@ def headlines(comparison: Comparison) -> list[str]:
     lines = [
         f"All figures are over all {used:,} questions, which all runs have finished."
         if used == total
-        else f"All figures are over the {used:,} of {total:,} questions that all runs have finished."
+        else f"All figures are over {used:,} of {total:,} questions: those all runs have finished."
     ]
     main = next((m for m in ("f1", "em", *comparison.metrics) if m in comparison.metrics), None)
     if main is None:
@@ -176,7 +176,7 @@ def why(comparison: Comparison, links: Mapping[str, str]) -> str:
                 f'examples: {meaning}</summary><ul class="examples">{inner}</ul></details>'
             )
     return (
-        f'<div class="why">{plots.bars("Diagnoses", about, drawn)}'
+        f'<div class="why">{plots.bars("Diagnoses", about, "", drawn)}'
         f'<div class="scroll"><table><thead><tr><th scope="col">diagnosis</th>{head}'
         f'<th scope="col" class="left">meaning</th></tr></thead><tbody>\n{rows}</tbody></table>'
         f"</div>\n{_places(comparison)}{''.join(shown)}"

@@ -1,15 +1,18 @@
 """DSP's primitives and programs, as its paper describes them."""
 
 import asyncio
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from multihop.errors import BadInput
 from multihop.lms.base import Request, chat_text
 from multihop.retrievers.fusion import FUSIONS, probabilities
+from multihop.strategies.budget import Budget
 from multihop.strategies.dsp import DEFAULTS, DSP, Bootstrapped, Example, Session, Settings
 from multihop.strategies.dsp.demonstrate import (
     all_but,
@@ -21,6 +24,7 @@ from multihop.strategies.dsp.demonstrate import (
     sample,
     supported,
 )
+from multihop.strategies.dsp.making import make
 from multihop.strategies.dsp.predict import (
     SPARE_TOKENS,
     Completion,
@@ -605,6 +609,56 @@ async def test_saved_demonstrations_are_loaded_as_they_were(tmp_path) -> None:
     (tmp_path / "demos.json").write_text('{"format": 1, "program": "multihop"}')
     with pytest.raises(BadInput, match="not demonstrations"):
         Bootstrapped.load(tmp_path / "demos.json", "multihop", own.settings)
+
+
+def test_by_name_demonstrations_are_made_once_and_then_read_from_their_file(tmp_path) -> None:
+    train, demos = tmp_path / "train.jsonl", tmp_path / "demos.json"
+    train.write_text(
+        json.dumps({"id": "q2", "question": BRIDGE_QUESTION.text, "answers": ["Perth"]}) + "\n"
+    )
+    settings = []
+    for calls in (6, 3):
+        lm = ScriptedLM(respond=answerer)
+        strategy = make(Words(), lm, train=train, demos=demos, k=2)
+        settings.append(strategy.settings)
+        asyncio.run(trace(strategy, MILL_QUESTION))
+        assert len(lm.requests) == calls
+    assert settings[0] == settings[1]
+    alone = make(Words(), ScriptedLM(), demos=demos, k=2)
+    assert alone.settings == settings[0]
+    with pytest.raises(BadInput, match="other training questions"):
+        make(Words(), ScriptedLM(), train=train, demos=demos, draw=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"program": "multihops"}, "it can be multihop, openqa"),
+        ({"fuse": "sum"}, "fuse is 'sum'"),
+        ({"variant": "v3"}, "paper, notebook"),
+        ({"k": 0}, "k is 0; it must be at least 1"),
+        ({"demos": Path("none.json")}, "cannot be read"),
+        ({"max_steps": 0}, "hops is 0"),
+    ],
+)
+def test_what_dsp_cannot_do_is_refused_in_one_line(options, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        make(Words(), ScriptedLM(), **options)
+
+
+async def test_a_training_question_without_an_answer_is_refused_before_anything_is_asked(tmp_path):
+    train = tmp_path / "train.jsonl"
+    train.write_text('{"id": "x", "question": "Who?"}\n')
+    with pytest.raises(BadInput, match="'x' has no answer"):
+        make(Words(), ScriptedLM(), train=train)
+
+
+async def test_a_budget_ends_the_hops_and_the_answer_is_still_read() -> None:
+    lm, retriever = ScriptedLM(respond=answerer), Words()
+    strategy = make(retriever, lm, budget=Budget(calls=1))
+    found = await trace(strategy, MILL_QUESTION)
+    assert found.answer is not None
+    assert (found.answer.stop, len(retriever.batches), len(lm.requests)) == ("budget", 1, 2)
 
 
 async def test_steps_come_as_they_happen_and_a_closed_stream_stops_the_program() -> None:

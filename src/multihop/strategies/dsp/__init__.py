@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from multihop.lms.base import LanguageModel
 from multihop.retrievers.base import Retriever
+from multihop.strategies.budget import Budget
 from multihop.strategies.dsp.bootstrapped import Bootstrapped
 from multihop.strategies.dsp.example import Example
 from multihop.strategies.dsp.programs import DEFAULTS, PROGRAMS, Prediction, Settings
@@ -35,6 +36,7 @@ class DSP:
         words: Words of a passage that prompts show (the paper's passages have about 100).
         seed: Of all samples.
         adapter: LoRA adapter of every call.
+        budget: What the search for a question may cost.
     """
 
     lm: LanguageModel
@@ -45,6 +47,7 @@ class DSP:
     words: int | None = 100
     seed: int = 0
     adapter: str | None = None
+    budget: Budget = field(default_factory=Budget)
     name: str = field(default="dsp", init=False)
 
     @property
@@ -62,6 +65,7 @@ class DSP:
             "demonstrations": None
             if own is None
             else {"of": own.digest, "draw": own.draw, "keep": own.keep},
+            **self.budget.settings,
         }
 
     async def steps(self, question: Question) -> AsyncGenerator[Step, None]:
@@ -73,6 +77,7 @@ class DSP:
             seed=self.seed,
             adapter=self.adapter,
             words=self.words,
+            budget=self.budget,
             tell=stream.put_nowait,
         )
         running = asyncio.create_task(self._run(session, question))

@@ -32,8 +32,10 @@ class Bootstrapped:
         train: Training questions with answers; no chains or queries are needed.
         draw: How many of them are drawn.
         keep: How many are filled in.
+        file: Where they are written once they are made; None keeps them in memory alone.
         attempts: What was tried, as traces, in order; their cost is not in any question's.
         made: The demonstrations, once they are made or loaded.
+        source: The digest of loaded ones; empty where `train` says it.
     """
 
     program: str
@@ -41,19 +43,19 @@ class Bootstrapped:
     train: tuple[Question, ...] = ()
     draw: int = TRAIN
     keep: int = KEPT
+    file: Path | None = None
     attempts: list[Trace] = field(default_factory=list)
     made: tuple[Example, ...] | None = None
+    source: str = ""
     _making: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
-        """Names what decides the demonstrations: the training questions, or those loaded."""
-        told: Json
-        if self.made is not None and not self.train:
-            told = [_example(demo) for demo in self.made]
-        else:
-            told = [Trace(question, "").to_dict()["question"] for question in self.train]
-        text = json.dumps(told, sort_keys=True)
+        """Names what decides the demonstrations: the training questions and how many of them."""
+        if self.source:
+            return self.source
+        told: list[Json] = [Trace(question, "").to_dict()["question"] for question in self.train]
+        text = json.dumps([told, self.draw, self.keep], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     async def of(self, session: Session, x: Example) -> tuple[Example, ...]:
@@ -66,6 +68,8 @@ class Bootstrapped:
         async with self._making:
             if self.made is None:
                 self.made = await self._make(session)
+                if self.file is not None:
+                    self.save(self.file)
         return tuple(all_but(self.made, x))
 
     async def _make(self, session: Session) -> tuple[Example, ...]:
@@ -95,7 +99,9 @@ class Bootstrapped:
             "format": FORMAT,
             "program": self.program,
             "settings": self.settings.to_dict(),
-            "train": self.digest if self.train else "",
+            "source": self.digest,
+            "draw": self.draw,
+            "keep": self.keep,
             "demonstrations": [_example(demo) for demo in self.made or ()],
             "attempts": [trace.to_dict() for trace in self.attempts],
         }
@@ -127,11 +133,12 @@ class Bootstrapped:
         try:
             demos = tuple(_read_example(demo) for demo in record["demonstrations"])
             attempts = [Trace.from_dict(trace, str(path)) for trace in record["attempts"]]
+            source, draw, keep = str(record["source"]), int(record["draw"]), int(record["keep"])
         except (KeyError, TypeError, ValueError, AttributeError) as broken:
             raise BadInput(
                 f"{path}: not demonstrations ({type(broken).__name__}: {broken})."
             ) from None
-        return cls(program, settings, made=demos, attempts=attempts)
+        return cls(program, settings, (), draw, keep, attempts=attempts, made=demos, source=source)
 
 
 def _example(x: Example) -> dict[str, Json]:

@@ -38,7 +38,7 @@ class Settings:
 
     Attributes:
         k: Passages of a search (open-domain 7, conversational 5, each hop 5).
-        budget: Most passages in one prompt of the multi-hop program (5).
+        max_passages: Most passages in one prompt of the multi-hop program (5).
         hops: Searches of the multi-hop program (2 for HotpotQA); with `variable` at most so many.
         variable: The LM may end the search with the query N/A.
         queries: Completions of a search step, whose queries are fused (10); 1 is greedy.
@@ -51,7 +51,7 @@ class Settings:
     """
 
     k: int = 5
-    budget: int = 5
+    max_passages: int = 5
     hops: int = 2
     variable: bool = False
     queries: int = 10
@@ -121,7 +121,7 @@ async def multihop(session: Session, x: Example, settings: Settings) -> Predicti
     stop: StopReason = "answered"
     for hop in range(settings.hops):
         # Summary and queries, from what the hops before have brought.
-        shown = _shared_out(found, settings.budget)
+        shown = _shared_out(found, settings.max_passages)
         step = await generate(
             session,
             _hop_template(hop, settings),
@@ -153,12 +153,15 @@ async def multihop(session: Session, x: Example, settings: Settings) -> Predicti
         if settings.variant == "notebook":
             queries.append(question)
         found.append(await fused_retrieval(session, queries, settings.k, settings.fusion))
+        if ended := session.budget.ended(session.steps):
+            stop = ended
+            break
     else:
         stop = "max_steps" if settings.variable else "answered"
     if settings.variant == "notebook":
         context = found[-1] if found else ()
     else:
-        context = _shared_out(found, settings.budget)
+        context = _shared_out(found, settings.max_passages)
     kept = tuple(note for note in notes if note)
     x = x.having(context=context, **({"notes": kept} if kept else {}))
     template = prompts.CONCLUDE if kept else prompts.REASON
@@ -281,15 +284,15 @@ def _enough(query: str) -> bool:
     return query.strip().lower().strip(".") in ENOUGH
 
 
-def _shared_out(found: Sequence[Sequence[Passage]], budget: int) -> tuple[Passage, ...]:
+def _shared_out(found: Sequence[Sequence[Passage]], most: int) -> tuple[Passage, ...]:
     """The best passages of every hop, none twice; later hops get what does not divide evenly.
 
-    Of two hops and a budget of five, two and three (paper, section 3).
+    Of two hops and five passages, two and three (paper, section 3).
     """
     shown: dict[str, Passage] = {}
     hops = len(found)
     for number, passages in enumerate(found):
-        share = budget // hops + (number >= hops - budget % hops)
+        share = most // hops + (number >= hops - most % hops)
         new = [p for p in passages if p.id not in shown][:share]
         shown.update((p.id, p) for p in new)
     return tuple(shown.values())

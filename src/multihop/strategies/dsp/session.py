@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from multihop.lms.base import LanguageModel
 from multihop.retrievers.base import Retriever
+from multihop.strategies.budget import Budget
 from multihop.trace import LMCall, Step, Thought
 
 
@@ -23,7 +24,7 @@ class Session:
         temperature: Of calls for one completion; a branch has another.
         adapter: LoRA adapter of every call.
         words: Words of a passage that prompts show; None shows all.
-        chat: Prompts are made for a chat model.
+        budget: What the search may cost; looked at after each hop.
         tell: Gets every step as it happens.
         steps: All steps so far, of all branches.
         counts: What could not be done as wanted, by kind: "incomplete", "continued",
@@ -37,6 +38,7 @@ class Session:
     temperature: float = 0.0
     adapter: str | None = None
     words: int | None = None
+    budget: Budget = field(default_factory=Budget)
     tell: Callable[[Step], None] = lambda _: None
     steps: list[Step] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

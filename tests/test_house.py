@@ -33,6 +33,7 @@ FLOORS = {
     "strategies": 2,
     "names": 3,
     "claims": 3,
+    "composed": 3,
     "cluster": 3,
     "evaluation": 3,
     "chain_errors": 3,

@@ -21,11 +21,13 @@ from multihop.trace import Trace
 def test_an_unknown_kind_is_refused_with_the_nearest_and_all_known() -> None:
     with pytest.raises(BadInput) as refused:
         names.open_retriever("bm26:somewhere")
-    assert str(refused.value) == ("No retriever is named 'bm26'. Did you mean 'bm25'? Known: bm25.")
+    assert str(refused.value) == (
+        "No retriever is named 'bm26'. Did you mean 'bm25'? Known: bm25, http, hybrid, rerank."
+    )
 
 
 def test_every_kind_of_ours_can_be_found() -> None:
-    for dotted in [*names.RETRIEVERS.values(), *names.LMS.values()]:
+    for dotted in [*names.RETRIEVERS.values(), *names.RERANKERS.values(), *names.LMS.values()]:
         module, _, attribute = dotted.partition(":")
         path = ROOT / "src" / Path(*module.split("."))
         assert re.search(

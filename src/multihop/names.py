@@ -2,12 +2,12 @@
 
 A name is `KIND:TARGET`. Each kind is one line in a dict below and is imported when it is first
 asked for. Other packages add kinds by entry point, in the groups `multihop.retrievers`,
-`multihop.lms`, `multihop.strategies`, `multihop.metrics` and `multihop.datasets`; a kind of ours
-cannot be replaced.
+`multihop.rerankers`, `multihop.lms`, `multihop.strategies`, `multihop.metrics` and
+`multihop.datasets`; a kind of ours cannot be replaced.
 
-A kind is a callable. Retrievers and LMs are called with the target as one string, and with the
-options given as keywords; a strategy with `retriever`, `lm` and its options; a metric with a
-trace. A data set is a `datasets.base.Dataset`.
+A kind is a callable. Retrievers, rerankers and LMs are called with the target as one string, and
+with the options given as keywords; a strategy with `retriever`, `lm` and its options; a metric
+with a trace. A data set is a `datasets.base.Dataset`.
 """
 
 import difflib
@@ -29,12 +29,21 @@ from multihop.errors import BadInput
 from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.metrics import Metric, metric
-from multihop.retrievers.base import Retriever
+from multihop.retrievers.base import Reranker, Retriever
 from multihop.text import Json, Question
 from multihop.trace import Strategy
 
 RETRIEVERS: dict[str, str] = {
     "bm25": "multihop.retrievers.bm25:BM25",
+    "http": "multihop.retrievers.http:HttpRetriever",
+    "hybrid": "multihop.composed:hybrid",
+    "rerank": "multihop.composed:rerank",
+}
+RERANKERS: dict[str, str] = {
+    "cross-encoder": "multihop.retrievers.cross_encoder:CrossEncoderReranker",
+    "listwise": "multihop.composed:listwise",
+    "yes-no": "multihop.composed:yes_no",
+    "endpoint": "multihop.composed:endpoint",
 }
 LMS: dict[str, str] = {
     "local": "multihop.lms.local:LocalLM",
@@ -74,6 +83,11 @@ def open_retriever(name: str, options: Mapping[str, str] | None = None) -> Retri
         MultihopError: Whatever the part itself raises.
     """
     return cast(Retriever, _open("retriever", RETRIEVERS, name, options or {}))
+
+
+def open_reranker(name: str, options: Mapping[str, str] | None = None) -> Reranker:
+    """Open the reranker of this name, as "cross-encoder:NAME"; see `open_retriever`."""
+    return cast(Reranker, _open("reranker", RERANKERS, name, options or {}))
 
 
 def open_lm(
@@ -231,9 +245,14 @@ def retriever_kinds() -> list[str]:
     return [*RETRIEVERS, *sorted(_entry_points("retrievers").keys() - {*RETRIEVERS})]
 
 
+def reranker_kinds() -> list[str]:
+    """All kinds of rerankers, ours first."""
+    return [*RERANKERS, *sorted(_entry_points("rerankers").keys() - {*RERANKERS})]
+
+
 def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, object]) -> object:
     kind, _, target = name.partition(":")
-    group = {"retriever": "retrievers", "LM": "lms"}[what]
+    group = {"retriever": "retrievers", "reranker": "rerankers", "LM": "lms"}[what]
     if kind in ours:
         module, _, attribute = ours[kind].partition(":")
         make = getattr(import_module(module), attribute)
@@ -299,8 +318,12 @@ def _typed(make: Callable[..., object], options: Mapping[str, object]) -> dict[s
         hints = get_type_hints(called.__init__ if inspect.isclass(called) else called)
     except NameError:  # the package imports its types for type checkers only
         hints = {}
+    parameters = inspect.signature(make).parameters.values()
+    others = next((hints.get(p.name) for p in parameters if p.kind is p.VAR_KEYWORD), None)
     return {
-        key: _read(value, hints.get(key), f"option {key}") if isinstance(value, str) else value
+        key: _read(value, hints.get(key, others), f"option {key}")
+        if isinstance(value, str)
+        else value
         for key, value in options.items()
     }
 

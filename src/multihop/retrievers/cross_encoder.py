@@ -123,7 +123,8 @@ class CrossEncoderReranker:
         return query, passages, warnings
 
     async def _count(self, texts: Sequence[str]) -> list[int]:
-        return await self._run(self._counts, texts)
+        found: list[int] = await self._run(self._counts, texts)
+        return found
 
     def _counts(self, texts: Sequence[str]) -> list[int]:
         found = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)

@@ -68,8 +68,7 @@ class Hybrid:
                     "a weight is 0 or more, a depth at least 1."
                 )
         self.members = tuple(members)
-        self.asked = tuple(member for member in members if member.weight)
-        if not self.asked:
+        if not any(member.weight for member in members):
             raise BadInput("All weights of the hybrid are 0: nothing would be asked.")
         self.fuse = fuse
         self.name = "hybrid:" + "+".join(member.retriever.name for member in members)
@@ -111,7 +110,7 @@ class Hybrid:
         if not queries:
             return []
         found = await side_by_side(
-            [partial(_ask, member, queries, max(member.depth, k)) for member in self.asked]
+            [partial(_ask, member, queries, max(member.depth, k)) for member in self.members]
         )
         return [
             self._one(query, [rankings[n] for rankings in found], k)
@@ -125,7 +124,7 @@ class Hybrid:
 
     def _one(self, query: Query, rankings: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
         self._check_passages(rankings)
-        hits = self.fuse(rankings, weights=[member.weight for member in self.asked])
+        hits = self.fuse(rankings, weights=[member.weight for member in self.members])
         if query.by_title:  # members may give another passage of the same page
             pages: dict[str, Hit] = {}
             for hit in hits:
@@ -138,7 +137,7 @@ class Hybrid:
     def _check_passages(self, rankings: Sequence[Sequence[Hit]]) -> None:
         """Make sure that an id means the same passage everywhere."""
         seen: dict[str, tuple[Passage, str]] = {}
-        for member, ranking in zip(self.asked, rankings, strict=True):
+        for member, ranking in zip(self.members, rankings, strict=True):
             name = member.retriever.name
             for hit in ranking:
                 if not math.isfinite(hit.score):
@@ -155,6 +154,8 @@ class Hybrid:
 
 
 async def _ask(member: Member, queries: Sequence[Query], depth: int) -> list[list[Hit]]:
+    if not member.weight:
+        return [[] for _ in queries]
     rankings = await member.retriever.search(queries, depth)
     if len(rankings) != len(queries):
         raise RetrieverError(

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from multihop import names
+from multihop.cli import data_demonstrations
 from multihop.cli.render import terminal, visible
 from multihop.datasets import sampling
 from multihop.datasets.base import Dataset
@@ -202,6 +203,9 @@ def convert(*, questions: str, into: Path | None) -> int:
         for question in found:
             click.echo(question_line(question))
     return 0
+
+
+data.add_command(data_demonstrations.demonstrations)
 
 
 # --- What the verbs share ------------------------------------------------------------------------

@@ -28,6 +28,7 @@ def make_demonstration(
     count: Callable[[str], int],
     longest: int = 250,
     pinned_last: bool = True,
+    instruction: str = "",
 ) -> Demonstration:
     """One worked example.
 
@@ -41,6 +42,8 @@ def make_demonstration(
         count: Tokens of a sentence (the release: spaCy's, see `sentences.spacy_tokens`).
         longest: A distractor keeps whole sentences while it stays under this many tokens.
         pinned_last: IIRC's main passage stands last, else first.
+        instruction: Stands before the question, as in the files for Flan-T5; the release's
+            generator writes none.
     """
     pinned = [(c["title"], c["paragraph_text"]) for c in instance.get("pinned_contexts") or ()]
     passages = list(pinned)
@@ -57,23 +60,26 @@ def make_demonstration(
         rng.shuffle(passages)
     if pinned:
         passages.sort(key=lambda passage: (passage in pinned) == pinned_last)
-    question = instance["question_text"]
+    question = instruction + instance["question_text"]
     answer = _chain(instance) if kind == "cot" else _answer(instance)
     return _demonstration(instance, passages, question, answer)
 
 
-def make_titles_demonstration(instance: Instance, style: Literal["json", "plain"]) -> Demonstration:
+def make_titles_demonstration(
+    instance: Instance, style: Literal["json", "plain"], instruction: str = ""
+) -> Demonstration:
     """One worked example of IIRC's title generation.
 
     Args:
         instance: The annotated question.
         style: How the gold titles are listed: `["A", "B"]` (the codex files) or `A, B` (the
             flan files).
+        instruction: Stands before the question.
     """
     pinned = [(c["title"], c["paragraph_text"]) for c in instance.get("pinned_contexts") or ()]
     main = {title for title, _ in pinned}
     titles = list(dict.fromkeys(t for t, _ in _gold(instance, ()) if t not in main))
-    question = titles_question(instance["question_text"], len(titles))
+    question = instruction + titles_question(instance["question_text"], len(titles))
     if style == "json":
         listed = ", ".join('"{}"'.format(t.replace('"', "'")) for t in titles)
         answer = f"[{listed}]"

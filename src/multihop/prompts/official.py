@@ -6,7 +6,8 @@ three sets of 15 were used; a set's order is that of its prompt. M chooses a fil
 were drawn once, when the files were written (Trivedi et al. 2023, section 4.3 and appendix).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,6 +15,8 @@ from typing import Literal, get_args
 from multihop.errors import BadInput
 from multihop.prompts.demonstrations import Demonstration, read, select
 from multihop.prompts.layout import TITLE
+from multihop.prompts.making import Instance, make_demonstration, make_titles_demonstration
+from multihop.prompts.sentences import Splitter
 
 Family = Literal["codex", "flan"]
 """Whose prompts: those of GPT-3, or those of Flan-T5, which begin with an instruction."""
@@ -29,6 +32,15 @@ USUAL_DISTRACTORS = 2
 
 SETS = (1, 2, 3)
 """Sets of demonstrations. Set 1 chooses hyper-parameters on dev; test runs use all three."""
+
+SEED = 13370
+"""Of the release's generator of prompt files."""
+
+INSTRUCTIONS: Mapping[Literal["cot", "direct"], str] = {
+    "cot": "Answer the following question by reasoning step-by-step.\n",
+    "direct": "Answer the following question.\n",
+}
+"""Stand before the question in the files for Flan-T5; title generation has the second."""
 
 # A data set's questions, and its three sets as letters: A is the first question, B the second.
 _QUESTIONS: Mapping[str, tuple[str, tuple[str, str, str]]] = {
@@ -163,6 +175,62 @@ def file_name(kind: Kind, distractors: int, family: Family) -> str:
         return f"no_context_open_llm_retrieval_{ending}.txt"
     shown = "no" if kind.endswith("_alone") else f"gold_with_{distractors}_distractors"
     return f"{shown}_context_{kind.removesuffix('_alone')}_qa_{ending}.txt"
+
+
+def make_files(
+    instances: Sequence[Instance],
+    *,
+    splitter: Splitter,
+    count: Callable[[str], int],
+    seed: int = SEED,
+) -> Iterator[tuple[str, tuple[Demonstration, ...]]]:
+    """All prompt files of a data set, by name, made as the release's generator makes them.
+
+    The files for Flan-T5 have the instructions and the plain lists of titles that the released
+    ones have. Distractors are drawn anew for each M and are the same in all files of it, so the
+    released files, for which one generator drew on and on, do not come out again.
+
+    Args:
+        instances: Annotated questions with their paragraphs, in file order.
+        splitter: Cuts distractors at sentence ends.
+        count: Tokens of a sentence; a distractor keeps fewer than 250.
+        seed: Of the generator that draws and shuffles.
+    """
+    families: tuple[Family, ...] = get_args(Family)
+    for family in families:
+        flan = family == "flan"
+        for task in ("cot", "direct"):
+            for distractors in (0, *DISTRACTORS):
+                rng = random.Random(seed + distractors)  # noqa: S311 - a draw, not a secret
+                kind: Kind = task if distractors else f"{task}_alone"  # type: ignore[assignment]
+                yield (
+                    file_name(kind, distractors, family),
+                    tuple(
+                        make_demonstration(
+                            instance,
+                            distractors=distractors,
+                            kind=task,
+                            rng=rng,
+                            splitter=splitter,
+                            count=count,
+                            pinned_last=flan,
+                            instruction=INSTRUCTIONS[task] if flan else "",
+                        )
+                        for instance in instances
+                    ),
+                )
+        if any(instance.get("pinned_contexts") for instance in instances):
+            yield (
+                file_name("titles", 0, family),
+                tuple(
+                    make_titles_demonstration(
+                        instance,
+                        "plain" if flan else "json",
+                        INSTRUCTIONS["direct"] if flan else "",
+                    )
+                    for instance in instances
+                ),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs_of_chains import ANSWER, RIGHT, WRONG, folder, loop, two_runs
 
-from multihop.chain_errors import agreement, by_overlap, choose, count
+from multihop.chain_errors import agreement, by_overlap, choose, contrast, count
+from runs_of_chains import ANSWER, RIGHT, WRONG, folder, loop, two_runs
 
 VERDICTS = st.dictionaries(
     st.tuples(st.just("r"), st.sampled_from("abcdef"), st.integers(1, 3)),
@@ -40,6 +40,31 @@ def test_chains_that_nobody_marked_are_in_no_count(tmp_path) -> None:
     assert (found.chains, found.with_error, found.undecided) == (2, 1, 1)
     [none] = count(chains, {}, "person")
     assert (none.chains, none.share, none.per_chain) == (0, None, None)
+
+
+def test_runs_are_compared_question_by_question(tmp_path) -> None:
+    names = [f"q{n}" for n in range(8)]
+    runs = [
+        folder(tmp_path / "one", *(loop(name, RIGHT) for name in names)),
+        folder(tmp_path / "two", *(loop(name, WRONG) for name in names)),
+        folder(tmp_path / "three", *(loop(name, WRONG) for name in names)),
+    ]
+    chains = choose(runs).chains
+    found = contrast(chains, by_overlap(chains), "proxy")
+    assert [(c.first, c.second, c.only_first, c.only_second, c.n) for c in found] == [
+        ("one", "two", 0, 8, 8),
+        ("one", "three", 0, 8, 8),
+        ("two", "three", 0, 0, 8),
+    ]
+    # 2 * 0.5 ** 8, three times and twice after Holm (never below an earlier one).
+    assert [c.p for c in found] == [pytest.approx(3 / 128), pytest.approx(3 / 128), 1]
+
+
+def test_questions_that_are_undecided_in_one_run_are_not_compared(tmp_path) -> None:
+    chains = choose(two_runs(tmp_path)).chains
+    verdicts = by_overlap(chains) | {("ircot", "a", 1): "unparsable"}
+    [found] = contrast(chains, verdicts, "judge")
+    assert (found.n, found.only_first, found.only_second, found.p) == (1, 0, 0, 1)
 
 
 def test_kappa_by_hand() -> None:

@@ -8,7 +8,7 @@ adds up and says how far the three agree.
 """
 
 from multihop.chain_errors.chains import Chain, Chosen, Sentence, choose
-from multihop.chain_errors.counts import Agreement, Count, agreement, count
+from multihop.chain_errors.counts import Agreement, Contrast, Count, agreement, contrast, count
 from multihop.chain_errors.judge import judge, verdict
 from multihop.chain_errors.overlap import Overlap, by_overlap, check
 from multihop.chain_errors.sheet import Row, marks, read_sheet, write_sheet
@@ -18,6 +18,7 @@ __all__ = [
     "Agreement",
     "Chain",
     "Chosen",
+    "Contrast",
     "Count",
     "Key",
     "Overlap",
@@ -28,6 +29,7 @@ __all__ = [
     "by_overlap",
     "check",
     "choose",
+    "contrast",
     "count",
     "judge",
     "marks",

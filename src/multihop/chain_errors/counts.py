@@ -1,11 +1,13 @@
-"""How many chains have an error, and how far checkers agree."""
+"""How many chains have an error, whether runs differ in it, and how far checkers agree."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from multihop.chain_errors.chains import Chain
 from multihop.chain_errors.verdicts import Key, Verdict, is_error
+from multihop.metrics import holm, mcnemar
 from multihop.text import Json
 
 
@@ -108,6 +110,73 @@ def count(chains: Sequence[Chain], verdicts: Mapping[Key, Verdict], checker: str
             )
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Two runs' chains for the same questions, by one checker.
+
+    Attributes:
+        checker: Whose verdicts.
+        first, second: The runs.
+        only_first: Questions whose chain has an error in the first run alone.
+        only_second: Those in the second alone.
+        n: Questions for which it is decided in both runs whether the chain has an error.
+        p: Exact two-sided McNemar test of "no difference", after Holm over the checker's pairs.
+    """
+
+    checker: str
+    first: str
+    second: str
+    only_first: int
+    only_second: int
+    n: int
+    p: float
+
+    def to_dict(self) -> dict[str, Json]:
+        """As JSON data."""
+        return {
+            "checker": self.checker,
+            "first": self.first,
+            "second": self.second,
+            "only_first": self.only_first,
+            "only_second": self.only_second,
+            "questions": self.n,
+            "p": self.p,
+        }
+
+
+def contrast(
+    chains: Sequence[Chain], verdicts: Mapping[Key, Verdict], checker: str
+) -> list[Contrast]:
+    """Compare all pairs of runs by one checker's verdicts; arguments as for `count`."""
+    wrong: dict[str, dict[str, bool]] = {}
+    for chain in chains:
+        errors = [
+            is_error(verdicts.get((chain.run, chain.question_id, sentence.number), "unparsable"))
+            for sentence in chain.sentences
+        ]
+        if any(errors) or None not in errors:
+            wrong.setdefault(chain.run, {})[chain.question_id] = any(errors)
+    found: list[tuple[str, str, list[float], list[float]]] = []
+    for first, second in combinations(wrong, 2):
+        shared = [name for name in wrong[first] if name in wrong[second]]
+        here = [float(wrong[first][name]) for name in shared]
+        there = [float(wrong[second][name]) for name in shared]
+        found.append((first, second, here, there))
+    adjusted = holm([mcnemar(here, there) for _, _, here, there in found])
+    return [
+        Contrast(
+            checker=checker,
+            first=first,
+            second=second,
+            only_first=sum(a > b for a, b in zip(here, there, strict=True)),
+            only_second=sum(a < b for a, b in zip(here, there, strict=True)),
+            n=len(here),
+            p=p,
+        )
+        for (first, second, here, there), p in zip(found, adjusted, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ TOGETHER = 2
 _WORD = re.compile(r"\d+(?:[.,]\d+)*(?:st|nd|rd|th|s)?(?!\w)|\w+(?:['’]\w+)*")
 _NUMBER = re.compile(r"(\d+(?:[.,]\d+)*)(?:st|nd|rd|th|s)?")
 _SUM = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?([-–−+]) ?(\d[\d,]*(?:\.\d+)?) ?= ?(\d[\d,]*(?:\.\d+)?)")
-_POSSESSIVE = re.compile(r"['’]s$")
+_POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 _COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
 _DIGITS = {word: str(number) for number, word in enumerate(_COUNTED.split())}
 

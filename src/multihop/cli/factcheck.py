@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from multihop import chain_errors, runs
-from multihop.chain_errors import Agreement, Chosen, Count, Key, Verdict
+from multihop.chain_errors import Agreement, Chosen, Contrast, Count, Key, Verdict
 from multihop.chain_errors.chains import Evidence, Source
 from multihop.chain_errors.judge import MAX_TOKENS
 from multihop.cli import parts
@@ -158,7 +158,12 @@ def factcheck(
         for place, first in enumerate(checkers)
         for second in checkers[place + 1 :]
     ]
-    _show(chosen, counts, agreements, form)
+    contrasts = [
+        contrast
+        for name, verdicts in checkers
+        for contrast in chain_errors.contrast(chosen.chains, verdicts, name)
+    ]
+    _show(chosen, counts, contrasts, agreements, form)
 
 
 async def _ask(
@@ -199,18 +204,28 @@ def _progress() -> Callable[[int, int], None]:
 
 
 def _show(
-    chosen: Chosen, counts: Sequence[Count], agreements: Sequence[Agreement], form: Form
+    chosen: Chosen,
+    counts: Sequence[Count],
+    contrasts: Sequence[Contrast],
+    agreements: Sequence[Agreement],
+    form: Form,
 ) -> None:
     if form == "json":
         report = {
             "questions": chosen.questions,
             "left_out": chosen.left_out,
             "counts": [count.to_dict() for count in counts],
+            "contrasts": [contrast.to_dict() for contrast in contrasts],
             "agreement": [agreement.to_dict() for agreement in agreements],
         }
         click.echo(json.dumps(report, indent=1))
         return
-    tables = [_counts(counts)]
+    several = {c.strategy for c in counts}
+    runs_of = {c.run: c.strategy for c in counts}
+    # A strategy's name says more than its folder's, where it tells the runs apart.
+    shown = runs_of if len(several) == len(runs_of) else {run: run for run in runs_of}
+    tables = [_counts(counts, shown)]
+    tables += [_contrasts(contrasts, shown)] if contrasts else []
     tables += [_agreements(agreements)] if agreements else []
     show = _markdown if form == "markdown" else _plain
     click.echo("\n\n".join(show(table) for table in tables))
@@ -222,10 +237,8 @@ def _show(
     click.echo(f"{chosen.questions} questions{left_out}.", err=True)
 
 
-def _counts(counts: Sequence[Count]) -> list[list[str]]:
+def _counts(counts: Sequence[Count], shown: Mapping[str, str]) -> list[list[str]]:
     """A head and a line for each checker and run."""
-    several = {c.strategy for c in counts}
-    by_strategy = len(several) == len({c.run for c in counts})
     found = [
         [
             *("checked by", "run", "chains", "with an error %", "errors a chain", "undecided"),
@@ -237,7 +250,7 @@ def _counts(counts: Sequence[Count]) -> list[list[str]]:
         found.append(
             [
                 c.checker,
-                c.strategy if by_strategy else c.run,
+                shown[c.run],
                 str(c.chains),
                 "-" if c.share is None else f"{100 * c.share:.1f}",
                 "-" if c.per_chain is None else f"{c.per_chain:.2f}",
@@ -250,6 +263,25 @@ def _counts(counts: Sequence[Count]) -> list[list[str]]:
             ]
         )
     return found
+
+
+def _contrasts(contrasts: Sequence[Contrast], shown: Mapping[str, str]) -> list[list[str]]:
+    head = [
+        *("checked by", "runs", "questions"),
+        *("only the first wrong", "only the second wrong", "p (McNemar, Holm)"),
+    ]
+    return [
+        head,
+        *(
+            [
+                c.checker,
+                f"{shown[c.first]}, {shown[c.second]}",
+                *(str(n) for n in (c.n, c.only_first, c.only_second)),
+                f"{c.p:.2g}",
+            ]
+            for c in contrasts
+        ),
+    ]
 
 
 def _agreements(agreements: Sequence[Agreement]) -> list[list[str]]:
@@ -275,7 +307,7 @@ def _agreements(agreements: Sequence[Agreement]) -> list[list[str]]:
 def _plain(table: Sequence[Sequence[str]]) -> str:
     cells = [[visible(cell) for cell in line] for line in table]
     widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
-    texts = 2 if cells[0][1] == "run" else 1
+    texts = 2 if cells[0][1].startswith("run") else 1
     return "\n".join(
         "  ".join(
             cell.ljust(width) if place < texts else cell.rjust(width)
@@ -287,7 +319,7 @@ def _plain(table: Sequence[Sequence[str]]) -> str:
 
 def _markdown(table: Sequence[Sequence[str]]) -> str:
     head, *lines = [[visible(cell).replace("|", "\\|") for cell in line] for line in table]
-    texts = 2 if head[1] == "run" else 1
+    texts = 2 if head[1].startswith("run") else 1
     return "\n".join(
         "| " + " | ".join(line) + " |"
         for line in (head, ["---"] * texts + ["---:"] * (len(head) - texts), *lines)

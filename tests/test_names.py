@@ -190,8 +190,8 @@ def test_another_packages_metric_is_found_beside_ours(monkeypatch) -> None:
 async def test_the_package_in_the_docs_works_as_printed(tmp_path, monkeypatch) -> None:
     """Its two files laid out as an installer would, found through importlib.metadata."""
     page = (ROOT / "docs" / "adding-parts.md").read_text("utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    [project] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    project, *_ = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     described = tomllib.loads(project)["project"]
     info = tmp_path / "site" / "multihop_overlap-1.0.dist-info"
     info.mkdir(parents=True)

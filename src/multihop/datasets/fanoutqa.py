@@ -2,11 +2,11 @@
 
     file                   bytes       questions
     fanout-final-dev.json  1,177,174   310
-    fanout-final-test.json                         without answers and decompositions
+    fanout-final-test.json             724         without answers and decompositions
 
 Page: https://fanoutqa.com. Licence: CC BY-SA 4.0, the data's own file in the repository
-(zhudotexe/fanoutqa, fanoutqa/data). Size and count of dev are as a project that pins the file
-publishes them.
+(zhudotexe/fanoutqa, fanoutqa/data). The revision, its size and the counts are as projects that pin
+the files publish them.
 
 A question file is one JSON array: id, question, answer (a value, a list of values, or an object
 from names to values), categories, and decomposition: steps of the same shape with `depends_on`
@@ -34,7 +34,10 @@ from multihop.text import Json, Question
 NAME = "fanoutqa"
 HINT = "FanOutQA's own files are at https://fanoutqa.com; or run: multihop data get fanoutqa."
 
-_DATA = "https://raw.githubusercontent.com/zhudotexe/fanoutqa/main/"
+_DATA = (
+    "https://raw.githubusercontent.com/zhudotexe/fanoutqa/"
+    "4e254877c0d28378e800171ab92781dbba893718/fanoutqa/data/"
+)
 
 
 def questions(path: Path) -> Iterator[Question]:
@@ -112,14 +115,12 @@ FANOUTQA = Dataset(
     citation="Zhu et al., FanOutQA: A Multi-Hop, Multi-Document Question Answering Benchmark for "
     "Large Language Models, ACL 2024",
     files=(
-        Published(
-            "fanout-final-dev.json", f"{_DATA}fanoutqa/data/fanout-final-dev.json", 1_177_174
-        ),
-        Published("fanout-final-test.json", f"{_DATA}fanoutqa/data/fanout-final-test.json"),
+        Published("fanout-final-dev.json", f"{_DATA}fanout-final-dev.json", 1_177_174),
+        Published("fanout-final-test.json", f"{_DATA}fanout-final-test.json"),
     ),
     splits=(
         Split("dev", "fanout-final-dev.json", 310),
-        Split("test", "fanout-final-test.json", answers=False),
+        Split("test", "fanout-final-test.json", 724, answers=False),
     ),
     read=questions,
 )

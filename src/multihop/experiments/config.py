@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from multihop import names, runs, strategies, typed_toml
+from multihop import names, runs, typed_toml
 from multihop.datasets.sampling import SEED
 from multihop.errors import BadInput
 from multihop.metrics.aggregate import Rule
@@ -84,6 +84,7 @@ class Model:
         options: Keywords of its kind.
         adapter: As `--adapter`; empty: none. One that was trained without demonstrations sees
             none: sets and M then fall together into one run.
+        preset: Empty: the experiment's, or with an adapter what that was trained on.
         family: "flan" for prompts with an instruction, as the paper's Flan-T5 got them.
         strategy_options: Further keywords of the strategies, for this model.
         calls: Most LM calls in flight.
@@ -94,6 +95,7 @@ class Model:
     model: str = names.DEFAULT_LM
     options: Mapping[str, str] = field(default_factory=dict)
     adapter: str = ""
+    preset: Literal["", "default", "trained", "paper", "official"] = ""
     family: Literal["codex", "flan"] = "codex"
     strategy_options: Mapping[str, str] = field(default_factory=dict)
     calls: int = number(4, 1)
@@ -109,7 +111,7 @@ class System:
     Attributes:
         strategy: "ircot", "oner", "nor", or one that another package brings.
         name: As tables call it; empty: the strategy.
-        preset: Empty: the experiment's.
+        preset: Empty: the model's, or the experiment's.
         reader: "cot", "direct" or "none"; empty: the preset's. With "none" the chain's own
             answer counts, and oner only finds passages.
         k: K to choose among, passages per query; none: the preset's.
@@ -120,7 +122,7 @@ class System:
 
     strategy: str
     name: str = ""
-    preset: str = ""
+    preset: Literal["", "default", "trained", "paper", "official"] = ""
     reader: Literal["", "cot", "direct", "none"] = ""
     k: tuple[int, ...] = number((), 1)  # type: ignore[arg-type]
     m: tuple[int, ...] = number((), 1)  # type: ignore[arg-type]
@@ -166,8 +168,8 @@ class Experiment:
     Attributes:
         name: Names its folder.
         folder: Where runs are kept; empty: the name, in the folder of all runs.
-        preset: "default", "trained", "paper" or "official"; empty: what the adapter was trained
-            on, else default.
+        preset: "default", "trained", "paper" or "official", of models without an adapter; empty:
+            default.
         scored: Which tables are made.
         dev_limit, test_limit: Only so many questions of each file; 0: all.
         sample: Which: the "first", or drawn at "random" with the draw of IRCoT's release.
@@ -286,8 +288,6 @@ def _check_dataset(data: Dataset, where: str) -> None:
 def _check_system(system: System, found: Experiment, where: str) -> None:
     here = f"{where}: systems, {system.name}"
     names.known("strategy", system.strategy, names.strategy_names())
-    if system.preset:
-        names.known("preset", system.preset, strategies.PRESETS)
     if system.strategy == "nor" and (system.k or system.m):
         raise BadInput(f"{here}: nor searches nothing, so k and m change nothing. Leave them out.")
     if system.strategy == "nor" and system.reader == "none":

@@ -145,7 +145,9 @@ class Plan:
 
     def preset(self, entry: Entry) -> str | None:
         """An entry's preset; None is what the adapter was trained on, else the default."""
-        return self.system(entry).preset or self.experiment.preset or None
+        model = self.model(entry)
+        usual = "" if model.adapter else self.experiment.preset
+        return self.system(entry).preset or model.preset or usual or None
 
     def cells(self) -> Iterator[Cell]:
         """Every run that is certain, and those on test where nothing is chosen."""

@@ -161,7 +161,7 @@ def test_another_packages_strategy_gets_parts_and_options(monkeypatch) -> None:
         options={"patience": "4"},
     )
     assert (made.retriever, made.lm, made.patience) == (retriever, lm, 4)
-    assert names.strategy_names() == ["ircot", "oner", "nor", "silent"]
+    assert names.strategy_names() == ["ircot", "oner", "nor", *names.STRATEGIES, "silent"]
     with pytest.raises(BadInput, match="option of strategy 'silent' is named 'k'"):
         names.open_strategy("silent", retriever=retriever, lm=lm, k=3)
 

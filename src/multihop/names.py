@@ -63,6 +63,12 @@ DATASETS: dict[str, str] = {
     "ircot": "multihop.datasets.ircot:IRCOT",
 }
 
+STRATEGIES: dict[str, str] = {
+    "dsp": "multihop.strategies.dsp.making:make",
+    "adaptive-rag": "multihop.strategies.adaptive_rag:make",
+}
+"""Those beside the ones of `multihop.strategies`, which are there at once."""
+
 LOADING = ("local", "transformers", "slotted")
 """Kinds that load adapters themselves."""
 
@@ -129,7 +135,7 @@ def open_strategy(
     """Make the strategy of this name.
 
     Args:
-        name: "ircot", "oner", "nor", or one that another package brings.
+        name: "ircot", "oner", "nor", one of `STRATEGIES`, or one that another package brings.
         retriever: Where it searches; None is enough for a strategy that never does.
         lm: Who writes.
         options: The strategy's own keywords as texts, read as the types that it declares.
@@ -142,9 +148,12 @@ def open_strategy(
     make: Callable[..., object]
     if name in strategies.NAMES:
         make = partial(strategies.make, name)
+    elif name in STRATEGIES:
+        module, _, attribute = STRATEGIES[name].partition(":")
+        make = getattr(import_module(module), attribute)
     else:
         others = _entry_points("strategies")
-        make = _load(others[known("strategy", name, [*strategies.NAMES, *others])])
+        make = _load(others[known("strategy", name, strategy_names())])
     given = {"retriever": retriever, "lm": lm, **given, **_typed(make, options or {})}
     _check("strategy", name, make, (), given)
     return cast(Strategy, make(**given))
@@ -163,7 +172,8 @@ def told(options: Mapping[str, str]) -> dict[str, Json]:
 
 def strategy_names() -> list[str]:
     """All strategies, ours first."""
-    return [*strategies.NAMES, *sorted(_entry_points("strategies").keys() - {*strategies.NAMES})]
+    ours = [*strategies.NAMES, *STRATEGIES]
+    return [*ours, *sorted(_entry_points("strategies").keys() - {*ours})]
 
 
 def open_metric(name: str) -> Metric:

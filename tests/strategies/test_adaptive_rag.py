@@ -160,3 +160,23 @@ def test_the_command_line_trains_a_router_shows_its_table_and_overwrites_nothing
     assert LinearRouter.load(tmp_path / "router.json").routes == ("nor", "ircot")
     again = CliRunner().invoke(train, call)
     assert isinstance(again.exception, BadInput)
+
+
+async def test_by_name_it_is_made_of_the_three_strategies_and_a_routers_file(tmp_path) -> None:
+    from multihop import names
+    from multihop.testing import ScriptedRetriever
+
+    LINEAR.save(tmp_path / "router.json")
+    lm = ScriptedLM(respond=lambda _: "So the answer is: Leith.")
+    strategy = names.open_strategy(
+        "adaptive-rag",
+        retriever=ScriptedRetriever({}),
+        lm=lm,
+        options={"router": str(tmp_path / "router.json"), "words": "50"},
+    )
+    found = await trace(strategy, Question("what is a bridge?"))
+    assert found.answer is not None
+    assert found.answer.text == "Leith"
+    assert found.searches == ()
+    hard = await trace(strategy, Question("Was Ada Stone born where Tom Reed died?"))
+    assert len(hard.searches) == 1

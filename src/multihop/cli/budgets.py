@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from multihop import strategies
+from multihop import names, strategies
 from multihop.cost import Prices
 from multihop.errors import BadInput
 from multihop.strategies import Budget, RunBudget
@@ -63,7 +63,8 @@ class Budgets:
         """What a strategy is given; another package's may know no budgets."""
         if self.question:
             return replace(self.question, run=self.run)
-        return Budget(run=self.run) if self.run and strategy in strategies.NAMES else None
+        ours = strategy in strategies.NAMES or strategy in names.STRATEGIES
+        return Budget(run=self.run) if self.run and ours else None
 
     def check(self, model: str) -> None:
         """Make sure that the model has a price where money is limited.

@@ -3,9 +3,16 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from multihop.errors import BadInput
-from multihop.strategies.router import Router
+from multihop.lms.adapters import Adapter
+from multihop.lms.base import LanguageModel
+from multihop.retrievers.base import Retriever
+from multihop.strategies import make as make_strategy
+from multihop.strategies.budget import Budget
+from multihop.strategies.router import ROUTES, LinearRouter, PromptedRouter, Router
+from multihop.strategies.writing import Demonstrations
 from multihop.text import Json, Question
 from multihop.trace import Step, Strategy, Thought
 
@@ -55,3 +62,68 @@ def route_of(step: Step) -> str:
     if isinstance(step, Thought) and step.forced == ROUTED:
         return step.text.partition(" ")[0]
     return ""
+
+
+PROMPTED = "prompted"
+"""Instead of a router's file: the LM chooses."""
+
+
+def make(
+    retriever: Retriever | None,
+    lm: LanguageModel,
+    *,
+    router: str = PROMPTED,
+    preset: str | None = None,
+    reader: str | None = None,
+    k: int | None = None,
+    max_steps: int | None = None,
+    max_passages: int | None = None,
+    words: int | None = None,
+    shots: int | None = None,
+    max_tokens: int | None = None,
+    demonstrations: Demonstrations | None = None,
+    budget: Budget | None = None,
+    adapter: str | Adapter | None = None,
+) -> AdaptiveRAG:
+    """Adaptive-RAG by name, over NoR, OneR and IRCoT with the same settings.
+
+    Args:
+        retriever: Where the two latter search.
+        lm: Who writes, and chooses where no router's file is given.
+        router: "prompted", or a file that `multihop train router` wrote.
+        preset: Of all three, as `strategies.make` explains it.
+        reader: Of all three.
+        k: Passages per query of the loop; OneR keeps its own.
+        max_steps: Of the loop.
+        max_passages: Of the two that search.
+        words: Of all three.
+        shots: Of all three.
+        max_tokens: Of all three.
+        demonstrations: Of all three.
+        budget: Of the loop.
+        adapter: Of all three.
+
+    Raises:
+        BadInput: No such router, or what `strategies.make` raises.
+    """
+    chooses: Router = PromptedRouter(lm) if router == PROMPTED else LinearRouter.load(Path(router))
+    made = {
+        name: make_strategy(
+            name,
+            lm=lm,
+            retriever=retriever,
+            preset=preset,
+            reader=reader,
+            k=k if name == "ircot" else None,
+            max_steps=max_steps,
+            max_passages=max_passages,
+            words=words,
+            shots=shots,
+            max_tokens=max_tokens,
+            demonstrations=demonstrations,
+            budget=budget,
+            adapter=adapter,
+        )
+        for name in ROUTES
+    }
+    return AdaptiveRAG(chooses, made)

@@ -3,6 +3,7 @@
 import bz2
 import io
 import json
+import random
 import tarfile
 
 import pytest
@@ -385,6 +386,17 @@ def test_the_corpus_of_iirc_is_the_long_lines_of_its_pages(tmp_path):
         "unwanted#0",
         "Jon Brask#0",
     }
+
+
+def test_paragraphs_of_iirc_are_shuffled_page_by_page_from_one_seed(tmp_path):
+    pages = {f"page {n}": "\n".join(f"{LONG}, {n}.{at}" for at in range(6)) for n in range(3)}
+    passages = names.open_dataset("iirc").corpus.read([written(tmp_path / "a.json", pages)])
+    shuffler, expected = random.Random(13370), []
+    for title in pages:
+        order = [*range(6)]
+        shuffler.shuffle(order)
+        expected += [f"{title}#{at}" for at in order]
+    assert [p.id for p in passages] == expected
 
 
 @pytest.mark.parametrize(

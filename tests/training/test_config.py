@@ -24,12 +24,17 @@ def test_paths_are_from_where_the_file_is(tmp_path, monkeypatch) -> None:
     path = tmp_path / "c.toml"
     path.write_text(
         '[model]\nbase = "model"\n[data]\nnever = ["$PLACE/dev.jsonl"]\n'
-        '[[data.sets]]\nname = "own"\nlicence = "CC0"\nquestions = ["q.jsonl"]\nindex = "../i"\n'
+        '[[data.sets]]\nname = "own"\nlicence = "CC0"\nquestions = ["q.jsonl", "musique:m.jsonl", "musique:train"]\n'
+        'index = "../i"\n'
         '[output]\nname = "mine"\n'
     )
     found = read(path)
     assert found.model.base == str(tmp_path / "model")
-    assert found.data.sets[0].questions == (str(tmp_path / "q.jsonl"),)
+    assert found.data.sets[0].questions == (
+        str(tmp_path / "q.jsonl"),
+        f"musique:{tmp_path / 'm.jsonl'}",
+        "musique:train",
+    )
     assert found.data.sets[0].index == str(tmp_path / "../i")
     assert found.data.never == ("/elsewhere/dev.jsonl",)
     assert found.output.folder == str(tmp_path / "mine")

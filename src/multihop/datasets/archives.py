@@ -5,17 +5,15 @@ anywhere. Links and devices are refused, and so is an archive with more in it th
 """
 
 import lzma
-import os
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from multihop.datasets.download import CHUNK, Progress, check_room, part_of
+from multihop.datasets.download import CHUNK, Progress, check_room, claimed, finish, write
 from multihop.errors import DownloadError
 
 RATIO = 100
@@ -161,25 +159,22 @@ def _write(
     room.take(size)
     path.parent.mkdir(parents=True, exist_ok=True)
     check_room(path, size)
-    with _whole(path) as file:
-        done = 0
-        while chunk := content.read(CHUNK):
-            done += len(chunk)
-            if done > size:  # its head lied
-                room.take(done - size)
-                size = done
-            file.write(chunk)
-            if progress:
-                progress(done, size)
-
-
-@contextmanager
-def _whole(path: Path) -> Generator[IO[bytes]]:
-    """A file that takes its name when all of it is there."""
-    part = part_of(path).with_suffix(f".{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with claimed(path) as part:
+        if part is None:
+            return  # another process was faster
+        part.truncate(0)
+        done, complete = 0, False
+        try:
+            while chunk := content.read(CHUNK):
+                done += len(chunk)
+                if done > size:  # its head lied
+                    room.take(done - size)
+                    size = done
+                write(part, chunk, path)
+                if progress:
+                    progress(done, size)
+            complete = True
+        finally:
+            if not complete:
+                part.truncate(0)  # of a file out of an archive nothing can be gone on with
+        finish(part, path)

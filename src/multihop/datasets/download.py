@@ -94,7 +94,7 @@ def download(
         DownloadError: The server refuses, has no such file, sends a web page instead, sends
             another file, or cannot be reached; or the disk is too small.
     """
-    with _claimed(path, waiting) as file:
+    with claimed(path, waiting) as file:
         if file:
             _Transfer(url, path, file, size, sha256, progress).run(tries, pause)
 
@@ -121,7 +121,7 @@ def copy(
     Raises:
         DownloadError: There is no such file, it is another one, or the disk is too small.
     """
-    with _claimed(path, waiting) as file:
+    with claimed(path, waiting) as file:
         if not file:
             return
         file.truncate(0)
@@ -134,14 +134,14 @@ def copy(
             check_room(path, total)
             done = 0
             while chunk := original.read(CHUNK):
-                _write(file, chunk, path)
+                write(file, chunk, path)
                 done += len(chunk)
                 if progress:
                     progress(done, total)
         if wrong := difference(part_of(path), size, sha256):
             file.truncate(0)
             raise DownloadError(f"{source}: {wrong}.")
-        _finish(file, path)
+        finish(file, path)
 
 
 def part_of(path: Path) -> Path:
@@ -187,6 +187,73 @@ def check_room(path: Path, needed: int) -> None:
             f"{path}: needs {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free. Make room, "
             "or set MULTIHOP_DATA to a folder on a larger disk."
         )
+
+
+@contextmanager
+def claimed(path: Path, waiting: Callable[[], None] | None = None) -> Generator[FileIO | None]:
+    """The part of a file, locked and open for appending; None where the file is there already.
+
+    A part that is empty in the end is removed.
+
+    Args:
+        path: The file.
+        waiting: Called once when another process holds the lock.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(path)
+    told = False
+    while not path.exists():
+        with part.open("ab", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting and not told:
+                    waiting()
+                    told = True
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _still(part, file):
+                continue  # the other one was done meanwhile, and the part has become the file
+            if path.exists():
+                part.unlink()
+                continue
+            try:
+                yield file
+            finally:
+                if _still(part, file) and not os.fstat(file.fileno()).st_size:
+                    part.unlink()
+            return
+    yield None
+
+
+def _still(part: Path, file: FileIO) -> bool:
+    try:
+        return os.path.samestat(part.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def write(file: FileIO, chunk: bytes, path: Path) -> None:
+    """Write to a part.
+
+    Raises:
+        DownloadError: The disk is full.
+    """
+    try:
+        left = memoryview(chunk)
+        while left:
+            left = left[file.write(left) :]
+    except OSError as failure:
+        if failure.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise DownloadError(
+            f"{path}: the disk is full. Make room and run this again; what has come is kept."
+        ) from None
+
+
+def finish(file: FileIO, path: Path) -> None:
+    """Give a part that is complete the file's name."""
+    os.fsync(file.fileno())
+    part_of(path).replace(path)
 
 
 # --- One file over HTTP ------------------------------------------------------------------------
@@ -255,7 +322,7 @@ class _Transfer:
                     if failures >= tries:
                         raise DownloadError(self._given_up(str(broken), failures)) from None
                     pause(min(2.0 ** (failures - 1), 60.0) if broken.wait is None else broken.wait)
-        _finish(self.file, self.path)
+        finish(self.file, self.path)
         self._note.unlink(missing_ok=True)
 
     def _attempt(self, client: "httpx.Client") -> None:
@@ -339,7 +406,7 @@ class _Transfer:
     def _append(self, first: bytes, rest: Iterator[bytes], start: int, total: int | None) -> None:
         done, chunk = start, first
         while chunk:
-            _write(self.file, chunk, self.path)
+            write(self.file, chunk, self.path)
             done += len(chunk)
             if total is not None and done > total:
                 break
@@ -449,60 +516,3 @@ def _asked_to_wait(header: str) -> float | None:
         return None
     until = until if until.tzinfo else until.replace(tzinfo=UTC)
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
-
-
-# --- Files -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _claimed(path: Path, waiting: Callable[[], None] | None) -> Generator[FileIO | None]:
-    """The part, locked and open for appending; None where the file is there already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = part_of(path)
-    told = False
-    while not path.exists():
-        with part.open("ab", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waiting and not told:
-                    waiting()
-                    told = True
-                fcntl.flock(file, fcntl.LOCK_EX)
-            if not _still(part, file):
-                continue  # the other one was done meanwhile, and the part has become the file
-            if path.exists():
-                part.unlink()
-                continue
-            try:
-                yield file
-            finally:
-                if _still(part, file) and not os.fstat(file.fileno()).st_size:
-                    part.unlink()
-            return
-    yield None
-
-
-def _still(part: Path, file: FileIO) -> bool:
-    try:
-        return os.path.samestat(part.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
-
-
-def _write(file: FileIO, chunk: bytes, path: Path) -> None:
-    try:
-        left = memoryview(chunk)
-        while left:
-            left = left[file.write(left) :]
-    except OSError as failure:
-        if failure.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise DownloadError(
-            f"{path}: the disk is full. Make room and run this again; what has come is kept."
-        ) from None
-
-
-def _finish(file: FileIO, path: Path) -> None:
-    os.fsync(file.fileno())
-    part_of(path).replace(path)

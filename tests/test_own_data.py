@@ -141,6 +141,14 @@ def test_a_demonstration_leads_over_its_gold_passages_to_its_answer(row: dict) -
         title = plain(BY_ID[passage_id]["title"])
         # A hop's sentence names the passage that the next hop needs, unless the question did.
         assert title in sentence or names(row["question"], title)
+    assert len(row["hops"]) == len(gold)
+    for passage_id, sentence, hop in zip(gold, row["chain"], row["hops"], strict=True):
+        # A hop asks for what its sentence tells, and its passage holds the answer.
+        assert hop["question"].endswith("?")
+        assert hop["answer"] in sentence
+        assert hop["answer"] in BY_ID[passage_id]["title"] + " " + BY_ID[passage_id]["text"]
+        assert hop["answer"] not in hop["question"]
+        assert plain(BY_ID[passage_id]["title"]) in hop["question"]
     if row["answer"] not in {"yes", "no"}:
         assert row["answer"] in " ".join(row["chain"])
         titles_and_texts = [BY_ID[i]["title"] + " " + BY_ID[i]["text"] for i in gold]
@@ -172,7 +180,11 @@ def test_a_prompt_file_has_not_drifted_from_its_source(name: str) -> None:
 def test_no_eight_words_in_a_row_are_those_of_the_handed_data() -> None:
     own = {}
     for row in CORPUS + QUESTIONS + DEMONSTRATIONS:
-        for text in (row.get("text", ""), row.get("question", ""), " ".join(row.get("chain", []))):
+        asked = " ".join(hop["question"] for hop in row.get("hops", []))
+        for text in (
+            *(row.get("text", ""), row.get("question", "")),
+            *(" ".join(row.get("chain", [])), asked),
+        ):
             own |= dict.fromkeys(shingles(text), row.get("id") or row.get("qid"))
     for path in sorted(shared("data").rglob("*")):
         if path.is_file():

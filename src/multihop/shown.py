@@ -15,6 +15,7 @@ STOPS: Mapping[StopReason, str] = {
     "empty": "the model wrote nothing",
     "no_gain": "the last step brought nothing new",
     "budget": "the budget was used up",
+    "abstained": "the chains agreed too little",
 }
 """Why a run ended, in words."""
 

@@ -22,12 +22,24 @@ from multihop.text import Hit, Json, Passage, Question, json_object
 VERSION = 1
 """Schema version of a trace's JSON. Readers refuse other versions."""
 
-StopReason = Literal["answered", "max_steps", "empty", "no_gain", "budget"]
+StopReason = Literal["answered", "max_steps", "empty", "no_gain", "budget", "abstained"]
 """Why a run ended.
 
 `answered`: an answer was stated; `max_steps`: the step limit came first; `empty`: the model
 wrote nothing; `no_gain`: the chain repeated itself or searching found nothing new;
-`budget`: calls, tokens, seconds or money ran out, of the question or of the whole run.
+`budget`: calls, tokens, seconds or money ran out, of the question or of the whole run;
+`abstained`: several chains agreed too little for their answer to be given.
+"""
+
+Kind = Literal[
+    "", "follow-up", "intermediate answer", "action", "observation", "draft", "chain", "vote"
+]
+"""What a thought is, where a strategy writes more than sentences of a chain.
+
+Empty: a sentence of the chain. `follow-up`, `intermediate answer`: a smaller question and what was
+read for it; `action`, `observation`: what a model does and what it is told; `draft`: an answer of a
+round that is not the last; `chain`: where one of several chains begins; `vote`: its answer, and
+what came of them all.
 """
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
@@ -145,11 +157,13 @@ class Thought:
         text: The sentence that was kept; empty when the model wrote nothing.
         call: The call that wrote it; None when no model was asked.
         forced: Words that we put before the model's own, such as "So the answer is:".
+        kind: What it is, where it is no sentence of a chain; see `Kind`.
     """
 
     text: str
     call: LMCall | None = None
     forced: str = ""
+    kind: Kind = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,7 @@ class Answer:
             stated none.
         answers: The answer's parts when it is a list of several; else empty.
         reason: Why there is no answer, in words; empty when there is one.
+        confidence: From 0 to 1, where the strategy tells it.
     """
 
     text: str
@@ -191,6 +206,7 @@ class Answer:
     forced: LMCall | None = None
     answers: tuple[str, ...] = ()
     reason: str = ""
+    confidence: float | None = None
 
 
 Step = Search | Thought | Titles | Answer
@@ -430,6 +446,14 @@ class _PassageTable:
         }
 
 
+_RARE: Mapping[type, tuple[str, ...]] = {
+    Search: ("calls", "warnings"),
+    Thought: ("kind",),
+    Answer: ("confidence",),
+}
+"""Fields that most steps have no use for: left out where they are empty."""
+
+
 def _to_json(value: object, table: _PassageTable) -> Json:
     if isinstance(value, Passage):
         return table.key(value)
@@ -441,9 +465,8 @@ def _to_json(value: object, table: _PassageTable) -> Json:
         return {str(key): _to_json(item, table) for key, item in value.items()}
     if hasattr(value, "__dataclass_fields__"):
         record = {f.name: _to_json(getattr(value, f.name), table) for f in fields(value)}  # type: ignore[arg-type]
-        if isinstance(value, Search):  # most retrievers call no model
-            record = {k: v for k, v in record.items() if v or k not in ("calls", "warnings")}
-        return record
+        rare = _RARE.get(type(value), ())
+        return {k: v for k, v in record.items() if k not in rare or v not in (None, "", [])}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
@@ -560,7 +583,15 @@ def _read_step(value: Json, passages: Mapping[str, Passage]) -> Step:
         case "search":
             return _read_search(record, passages)
         case "thought":
-            return Thought(str(record["text"]), _read_call(record["call"]), str(record["forced"]))
+            kind = record.get("kind", "")
+            if kind not in get_args(Kind):
+                raise ValueError(f"unknown kind of thought {kind!r}")
+            return Thought(
+                str(record["text"]),
+                _read_call(record["call"]),
+                str(record["forced"]),
+                kind,  # type: ignore[arg-type]
+            )
         case "titles":
             return Titles(
                 proposed=_strings(record["proposed"]),
@@ -574,6 +605,7 @@ def _read_step(value: Json, passages: Mapping[str, Passage]) -> Step:
             stop = record["stop"]
             if stop not in get_args(StopReason):
                 raise ValueError(f"unknown stop reason {stop!r}")
+            confidence = record.get("confidence")
             return Answer(
                 text=str(record["text"]),
                 stop=stop,  # type: ignore[arg-type]
@@ -582,6 +614,7 @@ def _read_step(value: Json, passages: Mapping[str, Passage]) -> Step:
                 forced=_read_call(record["forced"]),
                 answers=_strings(record["answers"]),
                 reason=str(record["reason"]),
+                confidence=None if confidence is None else _number(confidence),
             )
         case other:
             raise ValueError(f"unknown step {other!r}")

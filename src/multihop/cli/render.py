@@ -14,10 +14,14 @@ from multihop.shown import STOPS
 from multihop.shown import snippet as snippet  # noqa: PLC0414 - the other verbs take it from here
 from multihop.shown import visible as visible  # noqa: PLC0414
 from multihop.text import Json, Passage, Question
-from multihop.trace import Answer, LMCall, Search, Step, Thought, Titles, Trace
+from multihop.trace import Answer, Kind, LMCall, Search, Step, Thought, Titles, Trace
 
 if TYPE_CHECKING:  # it takes time to import, and help and single lines need none of it
     from rich.console import Console
+
+
+_LABELS: Mapping[Kind, str] = {"intermediate answer": "answer", "observation": "observed"}
+"""Kinds of thoughts by shorter words."""
 
 
 def terminal(*, stderr: bool = True) -> "Console":
@@ -124,16 +128,17 @@ class Drawing:
 
     def _thought(self, step: Thought) -> None:
         self._call(step.call)
+        label = f"  {_LABELS.get(step.kind, step.kind) or 'thought':<8} "
         if not step.text:
-            self._print(("  thought  ", "magenta"), ("(nothing was written)", "yellow"))
+            self._print((label, "magenta"), ("(nothing was written)", "yellow"))
         elif step.forced and step.text.startswith(step.forced):
             self._print(
-                ("  thought  ", "magenta"),
+                (label, "magenta"),
                 (visible(step.forced), "dim"),
                 (visible(step.text[len(step.forced) :]), "italic"),
             )
         else:
-            self._print(("  thought  ", "magenta"), (visible(step.text.strip()), "italic"))
+            self._print((label, "magenta"), (visible(step.text.strip()), "italic"))
 
     def _answer(self, step: Answer) -> None:
         self._call(step.call)

@@ -91,7 +91,8 @@ def _step(step: Step, marked: Marked, seen: set[str]) -> str:
             return _search(step, marked, seen)
         case Thought():
             words = text(step.text) if step.text else "<em>nothing was written</em>"
-            return f'<li class="thought"><b>Thought</b> {words}</li>'
+            kind = step.kind.capitalize() or "Thought"
+            return f'<li class="thought"><b>{kind}</b> {words}</li>'
         case Titles():
             names = ", ".join(text(title) for title in step.mapped) or "none"
             return f'<li class="thought"><b>Pages</b> {names}</li>'

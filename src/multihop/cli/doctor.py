@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -28,6 +28,7 @@ BROUGHT = {
     "documents": "indexing .md, .html, .pdf and .docx files",
     "official": "the released code's sentence splitter (preset official)",
     "drop": "DROP's metric over list answers",
+    "dense": "reranking with cross-encoders",
     "transformers": "Flan-T5 and other Hugging Face models",
     "train": "teaching a model the loop (multihop train)",
 }
@@ -56,6 +57,13 @@ class Finding:
 @click.command()
 @click.option("--index", metavar="DIR", help="Try this BM25 index too.")
 @click.option("--retriever", metavar="KIND:TARGET", help="Try this retriever too.")
+@click.option(
+    "--retriever-option",
+    "retriever_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Its settings.",
+)
 @click.option("-m", "--model", metavar="KIND:TARGET", help="Let this model write a word.")
 @click.option(
     "-o",
@@ -66,16 +74,25 @@ class Finding:
     help="Its settings.",
 )
 def doctor(
-    *, index: str | None, retriever: str | None, model: str | None, model_options: tuple[str, ...]
+    *,
+    index: str | None,
+    retriever: str | None,
+    retriever_options: tuple[str, ...],
+    model: str | None,
+    model_options: tuple[str, ...],
 ) -> int:
     """Say what is installed, what is missing, and the command that mends it.
 
     Exit code 1 when something that is needed, or that was asked for, does not work.
     """
-    wanted = parts.one_retriever(index, retriever)
-    options = parts.pairs("--model-option", model_options)
+    wanted = _Wanted(
+        parts.one_retriever(index, retriever),
+        parts.pairs("--retriever-option", retriever_options),
+        model,
+        parts.pairs("--model-option", model_options),
+    )
     bad = False
-    for finding in _findings(wanted, model, options):
+    for finding in _findings(wanted):
         bad |= finding.needed and not finding.good
         mark = "ok" if finding.good else "!!" if finding.needed else "--"
         colour = {"ok": "green", "!!": "red", "--": "yellow"}[mark]
@@ -85,9 +102,17 @@ def doctor(
     return int(bad)
 
 
-def _findings(
-    retriever: str | None, model: str | None, options: dict[str, str]
-) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be tried."""
+
+    retriever: str | None
+    retriever_options: dict[str, str]
+    model: str | None
+    model_options: dict[str, str]
+
+
+def _findings(wanted: _Wanted) -> Iterator[Finding]:
     yield Finding("multihop", good=True, found=__version__)
     yield Finding("python", good=True, found=f"{platform.python_version()}, {sys.executable}")
     yield Finding("processors", good=True, found=str(len(os.sched_getaffinity(0))))
@@ -96,10 +121,10 @@ def _findings(
     yield from _adapters()
     yield _java()
     yield _runs()
-    if retriever:
-        yield asyncio.run(_try_retriever(retriever))
-    if model:
-        yield asyncio.run(_try_model(model, options))
+    if wanted.retriever:
+        yield asyncio.run(_try_retriever(wanted.retriever, wanted.retriever_options))
+    if wanted.model:
+        yield asyncio.run(_try_model(wanted.model, wanted.model_options))
 
 
 def _packages() -> Iterator[Finding]:
@@ -192,17 +217,19 @@ def _runs() -> Finding:
     )
 
 
-async def _try_retriever(name: str) -> Finding:
+async def _try_retriever(name: str, options: dict[str, str]) -> Finding:
     try:
-        opened = names.open_retriever(name)
+        opened = names.open_retriever(name, options)
         try:
             [hits] = await opened.search([Query("Where is it?")], 1)
         finally:
             await opened.aclose()
     except MultihopError as failure:
         return Finding("retriever", good=False, found=str(failure))
-    size = f", {len(opened)} passages" if isinstance(opened, Sized) else ""
-    return Finding("retriever", good=True, found=f"{name} answers{size} ({len(hits)} hit)")
+    manifest = getattr(opened, "manifest", None)
+    passages = getattr(manifest, "passages", None)
+    size = "" if passages is None else f", {passages} passages"
+    return Finding("retriever", good=True, found=f"{opened.name} answers{size} ({len(hits)} hit)")
 
 
 async def _try_model(name: str, options: dict[str, str]) -> Finding:

@@ -1,15 +1,15 @@
-"""`multihop search`: what BM25 finds for a query."""
+"""`multihop search`: what a retriever finds for a query."""
 
 import asyncio
 import json
-from pathlib import Path
-from typing import get_args
 
 import click
 
+from multihop import names
+from multihop.cli import parts
 from multihop.cli.render import snippet, visible
 from multihop.errors import BadInput
-from multihop.retrievers.bm25 import BM25, Form
+from multihop.retrievers.base import calls_made, warnings_of
 from multihop.text import Hit, Query
 
 WIDTH = 300
@@ -20,18 +20,25 @@ WIDTH = 300
 @click.argument("query")
 @click.option(
     "--index",
-    required=True,
-    type=click.Path(path_type=Path),
     metavar="DIR",
-    help="An index made by `multihop index`.",
+    envvar="MULTIHOP_INDEX",
+    show_envvar=True,
+    help="BM25 index to search; short for --retriever bm25:DIR.",
+)
+@click.option("--retriever", metavar="KIND:TARGET", help="What to search with.")
+@click.option(
+    "--retriever-option",
+    "retriever_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the retriever's kind, as depth=50. May repeat.",
 )
 @click.option("-k", default=10, show_default=True, metavar="N", help="Most passages to show.")
 @click.option(
     "--form",
-    type=click.Choice(get_args(Form)),
-    default="paper",
-    show_default=True,
-    help="paper: text and title; official: as the released IRCoT; text: the text alone.",
+    type=click.Choice(["paper", "official", "text"]),
+    help="How BM25 is asked. paper, the default: text and title; official: as the released "
+    "IRCoT; text: the text alone.",
 )
 @click.option(
     "--title",
@@ -42,12 +49,32 @@ WIDTH = 300
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a passage.")
 def search(
-    *, query: str, index: Path, k: int, form: Form, titles: tuple[str, ...], as_json: bool
+    *,
+    query: str,
+    index: str | None,
+    retriever: str | None,
+    retriever_options: tuple[str, ...],
+    k: int,
+    form: str | None,
+    titles: tuple[str, ...],
+    as_json: bool,
 ) -> int:
-    """Show the passages that BM25 finds for QUERY, best first."""
+    """Show the passages that a retriever finds for QUERY, best first."""
     if not query.strip():
         raise BadInput("The query is empty. Search for something.")
-    hits = asyncio.run(_search(Query(query, titles or None), index, k, form))
+    name = parts.one_retriever(index, retriever)
+    if name is None:
+        raise BadInput(
+            "Say where to search: --index DIR or --retriever KIND:TARGET, or set MULTIHOP_INDEX."
+        )
+    options = parts.pairs("--retriever-option", retriever_options)
+    if form:
+        options["form"] = form
+    hits = asyncio.run(_search(Query(query, titles or None), name, options, k))
+    for warning in warnings_of(hits):
+        click.echo(f"multihop: {visible(warning)}", err=True)
+    if calls := calls_made(hits):
+        click.echo(f"multihop: LM calls: {len(calls)}", err=True)
     if not hits:
         click.echo("No passage matches.", err=True)
     for rank, hit in enumerate(hits, 1):
@@ -55,8 +82,8 @@ def search(
     return 0
 
 
-async def _search(query: Query, index: Path, k: int, form: Form) -> list[Hit]:
-    retriever = BM25(index, form)
+async def _search(query: Query, name: str, options: dict[str, str], k: int) -> list[Hit]:
+    retriever = names.open_retriever(name, options)
     try:
         [hits] = await retriever.search([query], k)
     finally:

@@ -52,10 +52,16 @@ class BM25:
     Args:
         path: The index's folder.
         form: How queries are asked.
+        title_weight: How much a word counts that stands in the title, next to one that stands
+            in the text: the two scores are summed, so weighted. 1 is the paper's. Only `paper`
+            has it: `official` is what was released, `text` looks at no titles. (Not BM25F of
+            Robertson et al., CIKM 2004, which weights before the saturation of term frequency;
+            the engine scores field by field.)
 
     Attributes:
         name: "bm25:PATH".
         form: As given.
+        title_weight: As given.
         manifest: What the index says about itself.
 
     Raises:
@@ -63,11 +69,18 @@ class BM25:
         IndexMismatch: It is of another version.
     """
 
-    def __init__(self, path: str | os.PathLike[str], form: Form = "paper") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], form: Form = "paper", title_weight: float = 1.0
+    ) -> None:
         if form not in get_args(Form):
             known = ", ".join(get_args(Form))
             raise BadInput(f"No query form is named {form!r}. Known: {known}.")
+        if not 0 <= title_weight <= 1000:
+            raise BadInput(f"title_weight is {title_weight}; it is a number from 0 to 1000.")
+        if title_weight != 1 and form != "paper":
+            raise BadInput(f"title_weight is for the form paper; the form {form!r} has none.")
         self.form = form
+        self.title_weight = title_weight
         self.name = f"bm25:{os.fspath(path)}"
         self.manifest: Manifest
         self._open: tantivy.Searcher | None
@@ -145,7 +158,7 @@ class BM25:
     def _passages(self, searcher: tantivy.Searcher, query: Query, k: int) -> list[_Found]:
         words = self._words("text", query.text)
         if self.form != "text":
-            words += self._words("title", query.text)
+            words += self._words("title", query.text, self.title_weight)
         # Words side by side, and nothing else, let the engine skip what cannot be among the best.
         clauses = [(Occur.Should, word) for word in words]
         if self.form != "official":
@@ -175,11 +188,13 @@ class BM25:
             clauses.append((Occur.Must, self._one_of(query.titles)))
         return self._distinct(searcher, clauses, k, "title")
 
-    def _words(self, field: str, text: str) -> list[tantivy.Query]:
+    def _words(self, field: str, text: str, weight: float = 1.0) -> list[tantivy.Query]:
         """One clause a word, a repeated word weighing as often as it occurs."""
+        if not weight:
+            return []
         term = tantivy.Query.term_query
         return [
-            tantivy.Query.boost_query(term(self._schema, field, word, "freq"), float(count))
+            tantivy.Query.boost_query(term(self._schema, field, word, "freq"), weight * count)
             for word, count in Counter(analyze(text)).items()
         ]
 

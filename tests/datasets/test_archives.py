@@ -4,6 +4,7 @@ import io
 import stat
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -146,6 +147,21 @@ def test_what_is_no_archive_is_told(tmp_path):
     path.write_bytes(b"<html>no</html>" * 100)
     with pytest.raises(DownloadError, match="not a sound archive"):
         unpack(path, ["dev.json"], tmp_path)
+
+
+def test_a_tar_that_ends_in_a_zip_is_a_tar(tmp_path):
+    inner = zipped(tmp_path / "inner.zip", {"dev.json": b"inner"}).read_bytes()
+    path = tarred(tmp_path / "a.tar", {"data/dev.json": b"outer", "inner.zip": inner}, "w:")
+    [found] = unpack(path, ["dev.json"], tmp_path / "into")
+    assert found.read_bytes() == b"outer"
+
+
+def test_two_processes_may_unpack_at_once(archive, tmp_path):
+    into, path = tmp_path / "into", archive()
+    with ThreadPoolExecutor(4) as threads:
+        runs = [threads.submit(unpack, path, ["dev.json", "train.json"], into) for _ in range(8)]
+    assert {tuple(p.read_bytes() for p in run.result()) for run in runs} == {(b"[1]", b"[2]")}
+    assert sorted(p.name for p in into.iterdir()) == ["dev.json", "train.json"]
 
 
 def test_too_small_a_disk_is_told(archive, tmp_path, monkeypatch):

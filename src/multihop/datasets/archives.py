@@ -52,7 +52,7 @@ def unpack(
     if wanted:
         room = RATIO * archive.stat().st_size + ALLOWANCE
         try:
-            take = _from_zip if zipfile.is_zipfile(archive) else _from_tar
+            take = _from_zip if _is_zip(archive) else _from_tar
             take(archive, wanted, paths, _Room(archive, room), progress)
         except (
             *(zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, EOFError),
@@ -62,6 +62,12 @@ def unpack(
                 f"{archive}: not a sound archive ({broken}). Delete it and fetch it again."
             ) from None
     return list(paths.values())
+
+
+def _is_zip(archive: Path) -> bool:
+    """By its first bytes: a tar may end in a zip, and `is_zipfile` looks at the end."""
+    with archive.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 class _Room:

@@ -9,6 +9,7 @@ import click
 from multihop import names, runs
 from multihop.cli import report
 from multihop.cli.render import visible
+from multihop.errors import BadInput
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -72,6 +73,9 @@ def compare(
     from multihop.comparison import compare as compare_runs  # noqa: PLC0415 - help needs none of it
     from multihop.comparison import page, tables  # noqa: PLC0415
 
+    for path in (html, table, questions):
+        if path and not path.parent.is_dir():
+            raise BadInput(f"{path}: its folder does not exist. Make it, or name another file.")
     rows = {name: names.open_metric(name) for name in more}
     every = [run for folder in folders for run in runs.folders(folder)]
     found = compare_runs(every, against=against, more=rows, samples=samples)

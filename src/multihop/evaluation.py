@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -51,6 +51,10 @@ class Progress:
     latest: Trace | None = None
 
 
+Ask = Callable[[str, Question], Awaitable[Trace]]
+"""Runs the strategy of this name on a question."""
+
+
 async def evaluate(
     questions: Iterable[Question],
     strategy: Strategy,
@@ -88,6 +92,7 @@ async def evaluate_each(
     give_up_after: int = 10,
     budget: RunBudget | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    ask: Ask | None = None,
 ) -> int:
     """Run several strategies on all questions; question by question, so that caches are warm.
 
@@ -110,6 +115,8 @@ async def evaluate_each(
             question is begun; those at work are cut short where their strategies were given
             the same object (`Budget.run`).
         on_progress: Told at the start and after every question.
+        ask: Runs the strategy of a name on a question elsewhere, and keeps a failure in the
+            trace; see `multihop.cluster`. By default they are run here.
 
     Returns:
         How many runs, questions times strategies, were left: 0 unless the budget was used up.
@@ -124,7 +131,7 @@ async def evaluate_each(
     if concurrency < 1:
         raise BadInput(f"concurrency is {concurrency}; it must be at least 1.")
     asked = fingerprint(questions)
-    shares = [_Share(into / name, strategy) for name, strategy in strategies.items()]
+    shares = [_Share(into / name, strategy, name) for name, strategy in strategies.items()]
     identities = {share.folder: identity(share.strategy, asked, record) for share in shares}
     for share in shares:  # all of them before the first folder is made
         runs.check(share.folder, identities[share.folder])
@@ -141,7 +148,7 @@ async def evaluate_each(
     with ExitStack() as leaving:
         for share in shares:
             share.join(leaving)
-        work = _Work(questions, asked, shares, budget, give_up_after, on_progress)
+        work = _Work(questions, asked, shares, budget, give_up_after, on_progress, ask)
         await work.run(concurrency)
     return work.total - work.done
 
@@ -156,6 +163,7 @@ class _Work:
     budget: RunBudget | None
     give_up_after: int
     on_progress: Callable[[Progress], None] | None
+    elsewhere: Ask | None
     in_a_row: int = 0
     last: str = ""
 
@@ -225,8 +233,7 @@ class _Work:
                     continue
                 if self.budget and self.budget.reached:
                     return
-                on_step = self.budget.add if self.budget else None
-                result = await trace(share.strategy, question, on_step, keep_errors=True)
+                result = await self.trace(share, question)
                 await share.keep(result)
                 self.in_a_row = self.in_a_row + 1 if result.error else 0
                 if result.error:
@@ -237,6 +244,15 @@ class _Work:
                         f"{self.in_a_row} questions in a row failed, the last with {self.last}. "
                         "Mend this, then repeat the command with --retry-failed."
                     )
+
+    async def trace(self, share: "_Share", question: Question) -> Trace:
+        add = self.budget.add if self.budget else None
+        if self.elsewhere is None:
+            return await trace(share.strategy, question, add, keep_errors=True)
+        result = await self.elsewhere(share.name, question)
+        if add:
+            add(*result.steps)
+        return result
 
     async def more(self) -> bool:
         """Wait until all that others are at is done, or some of it is left undone."""
@@ -262,15 +278,17 @@ class _Share:
     Attributes:
         folder: The run folder.
         strategy: What is run.
+        name: What `evaluate_each` was told to call it.
         done: Ids of questions with a line on disk.
         failed: Those of them whose lines all tell of failure.
         taken: Questions that are this process's until they are done: the block of each id.
         others: Blocks that somebody else was at, and the ids not done in them.
     """
 
-    def __init__(self, folder: Path, strategy: Strategy) -> None:
+    def __init__(self, folder: Path, strategy: Strategy, name: str) -> None:
         self.folder = folder
         self.strategy = strategy
+        self.name = name
         self.done: set[str] = set()
         self.failed: set[str] = set()
         self.taken: dict[str, int] = {}

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,8 @@ from multihop import evaluation, names, runs
 from multihop.cli import budgets, parts, report
 from multihop.cli.progress import progress
 from multihop.cli.render import visible
+from multihop.cluster import Cluster, ray_cluster
+from multihop.errors import BadInput
 from multihop.lms.cache import CachedLM
 from multihop.lms.layers import questions_at_work
 from multihop.lms.wrapper import identity
@@ -40,6 +43,18 @@ from multihop.trace import Strategy
     help="Questions at work at once. By default a quarter more than --calls, so that a server "
     "is busy while others search; with the embedded model as many as it has slots.",
 )
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Ask on the workers of a Ray cluster: HOST:PORT, auto for the one that this machine is "
+    "part of, or local for one that is started here. --calls and --concurrency are a worker's.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes of --ray; by default one a node.",
+)
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier sitting.")
 @click.option(
     "--give-up-after",
@@ -57,6 +72,8 @@ def evaluate(
     into: Path | None,
     limit: int | None,
     concurrency: int | None,
+    ray: str | None,
+    workers: int | None,
     retry_failed: bool,
     give_up_after: int,
     form: report.Form,
@@ -70,9 +87,12 @@ def evaluate(
     was downloaded, as hotpotqa:dev.
 
     Each finished question is on disk at once: after a kill, the same command goes on where it
-    was. Several strategies take turns on each question. Questions that fail are reported and
+    was, and run at the same time elsewhere over the same run folder it takes a share of the
+    questions. Several strategies take turns on each question. Questions that fail are reported and
     are in no mean. A run that ends by its budget keeps what it has and tells what is left.
     """
+    if workers and not ray:
+        raise BadInput("--workers N is for --ray. Without Ray run the same command N times.")
     chosen_parts = parts.Parts.read(chosen, several=True)
     rows = {name: names.open_metric(name) for name in more}
     asked = First(names.open_questions(questions), limit)
@@ -85,17 +105,32 @@ def evaluate(
             folder = into or _default(questions, opened.strategies, record, fingerprint)
             several = len(opened.strategies) > 1
             named = {name if several else "": s for name, s in opened.strategies.items()}
-            with progress() as tell:
+            at_once = concurrency or questions_at_work(opened.lm, chosen_parts.calls)
+            async with AsyncExitStack() as around:
+                cluster: Cluster | None = None
+                if ray:
+                    cluster = await around.enter_async_context(
+                        ray_cluster(
+                            ray,
+                            chosen_parts.elsewhere().opened,
+                            opened.record,
+                            opened.strategies,
+                            workers=workers,
+                            at_once=at_once,
+                        )
+                    )
+                tell = around.enter_context(progress())
                 left = await evaluation.evaluate_each(
                     asked,
                     named,
                     folder,
-                    concurrency=concurrency or questions_at_work(opened.lm, chosen_parts.calls),
+                    concurrency=at_once * (cluster.workers if cluster else 1),
                     record=record,
                     retry_failed=retry_failed,
                     give_up_after=give_up_after,
                     budget=chosen_parts.budgets.run,
                     on_progress=tell,
+                    ask=_asking(cluster, chosen_parts.strategies) if cluster else None,
                 )
             click.echo(f"Run folder: {visible(str(folder))}", err=True)
             if isinstance(opened.lm, CachedLM):
@@ -116,6 +151,11 @@ def evaluate(
             err=True,
         )
     return 1 if left or any(r.failed for r in reports) else 0
+
+
+def _asking(cluster: Cluster, strategies: Sequence[str]) -> evaluation.Ask:
+    """Asks a cluster; a lone strategy has no name in a run."""
+    return lambda name, question: cluster.ask(name or strategies[0], question)
 
 
 @dataclass(frozen=True, slots=True)

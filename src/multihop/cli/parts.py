@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -132,6 +132,10 @@ class Parts:
             budget=self.budgets.of(strategy),
             options=self.strategy_options,
         )
+
+    def elsewhere(self) -> "Parts":
+        """The same for another process, which does not know what the run has spent."""
+        return replace(self, budgets=replace(self.budgets, run=None))
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator["Opened", None]:

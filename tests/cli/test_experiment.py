@@ -291,11 +291,18 @@ def test_an_adapter_is_a_model_of_its_own_and_the_collapse_is_told(
     assert runs.manifest(path)["settings"]["adapter"] == "loop"
 
 
-def test_a_budget_ends_the_experiment_and_a_larger_one_goes_on(multihop, told) -> None:
-    short = multihop("experiment", "run", told, "--run-budget-calls", "4")
+def test_a_budget_is_of_all_sittings_and_a_larger_one_goes_on(multihop, told, tmp_path) -> None:
+    def asked() -> int:
+        return sum(p.read_text().count("\n") for p in (tmp_path / "runs").rglob("traces*"))
+
+    short = multihop("experiment", "run", told, "--run-budget-calls", "20")
     assert short.code == 1
     assert "The budget is used up" in short.err
-    assert "runs missing" in short.out
+    assert "runs missing" in short.out or "dev:" in short.out
+    before = asked()
+    assert before > 9  # runs of NoR are finished, and count
+    assert multihop("experiment", "run", told, "--run-budget-calls", "20").code == 1
+    assert asked() == before
     assert multihop("experiment", "run", told, "--run-budget-calls", "9999").code == 0
 
 

@@ -1,12 +1,27 @@
 """Experiment files: what is read, and what is refused in one line."""
 
+import dataclasses
+import re
+import tomllib
+
 import pytest
 
 from adapter_folders import adapter_folder
+from conftest import ROOT
 from multihop.errors import BadInput
-from multihop.experiments.config import Model, all_datasets, parse, read
+from multihop.experiments.config import (
+    Dataset,
+    Experiment,
+    Metrics,
+    Model,
+    System,
+    all_datasets,
+    parse,
+    read,
+)
 from multihop.experiments.plan import Setting, demonstrations, plan
 
+PAGE = (ROOT / "docs" / "experiments.md").read_text("utf-8")
 DATA = {"name": "a", "test": "t.jsonl", "dev": "d.jsonl", "index": "i"}
 OTHER = {**DATA, "name": "b", "index": "j"}
 BASE = {"datasets": [DATA], "systems": [{"strategy": "ircot"}]}
@@ -103,6 +118,20 @@ def test_a_file_that_is_no_toml_or_is_missing_is_told(tmp_path) -> None:
         read(tmp_path / "e.toml")
     with pytest.raises(BadInput, match="No such file"):
         read(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize("kind", [Experiment, Dataset, Model, System, Metrics])
+def test_every_key_is_in_the_docs(kind) -> None:
+    for each in dataclasses.fields(kind):
+        if each.name not in ("datasets", "models", "systems", "metrics"):
+            assert f"`{each.name}`" in PAGE, each.name
+
+
+def test_the_example_in_the_docs_is_an_experiment() -> None:
+    [example] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    found = plan(parse(tomllib.loads(example)))
+    assert [len(entry.grid) for entry in found.entries] == [18, 12]
+    assert found.to_dict()[1]["release"] == "ircot_qa_flan_t5_xl_hotpotqa"
 
 
 def test_the_plan_has_the_grid_small_k_first_then_small_m() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from multihop import evaluation
+from multihop import evaluation, runs
 from multihop.experiments.asked import Asked
 from multihop.experiments.folder import specification, start, status
 from multihop.experiments.plan import Cell, Plan
@@ -67,7 +67,7 @@ async def run(
         opener: Opens models and corpora.
         retry_failed: Ask again the questions that failed in an earlier sitting.
         give_up_after: Stop after so many failures in a row.
-        budget: What the whole experiment may cost.
+        budget: What the whole experiment may cost, earlier sittings included.
         telling: Entered for each run that is not finished, and told of its progress.
 
     Returns:
@@ -82,6 +82,8 @@ async def run(
     async def work(cell: Cell) -> int:
         state = status(folder / cell.name)
         if state.done and not (retry_failed and state.failed):
+            if budget:
+                _count(budget, folder / cell.name)
             return 0
         with telling(cell) if telling else nullcontext() as tell:
             ready = await opener.open(plan, cell)
@@ -109,3 +111,9 @@ async def run(
                 if left := await work(cell):
                     return left
     return 0
+
+
+def _count(budget: RunBudget, folder: Path) -> None:
+    """Count what a finished run has cost, under the key that an evaluation would count it by."""
+    steps = (step for _, trace in runs.read_folder(folder) for step in trace.steps)
+    budget.count_once((folder / runs.TRACES).resolve(), steps)

@@ -274,6 +274,13 @@ def test_two_searches_too_many_are_not_yet_late() -> None:
     assert name(run.think("Ulm.").answer("Ulm")) == "composition miss"
 
 
+def test_without_a_chain_there_is_no_stop_to_miss() -> None:
+    run = Written(strategy="fixed hops").search(CARMEN, MERIMEE)
+    for n in range(4):
+        run.search(ULM, query=f"Query {n}")
+    assert name(run.answer("Ulm")) == "composition miss"
+
+
 def test_a_passage_cut_after_its_answer_is_whole_enough() -> None:
     short = MERIMEE.text.removesuffix(" in 1870.")
     prompt = f"Wikipedia Title: Carmen\n{CARMEN.text}\n\nWikipedia Title: Prosper Mérimée\n{short}"

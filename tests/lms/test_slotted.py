@@ -19,6 +19,8 @@ PROMPTS = [
     "mack rides is a german maker of roller coasters",
 ]
 
+LONG = " ".join(PROMPTS * 2)
+
 
 @pytest.fixture(scope="module", params=["heads of their own", "shared heads"])
 def folder(request, tmp_path_factory) -> Path:
@@ -101,6 +103,22 @@ async def test_the_same_prompt_again_evaluates_one_token(folder) -> None:
     one, two = await complete(lm, request), await complete(lm, request)
     assert two.call.tokens.cached == one.call.tokens.prompt - 1
     assert one.text == two.text
+    await lm.aclose()
+
+
+async def test_a_prompt_that_only_begins_alike_leaves_a_kept_one_where_another_slot_is_free(
+    folder,
+) -> None:
+    lm = slotted(folder, slots=2)
+    first = await complete(lm, Request(Prompt(LONG), max_tokens=1))
+    other = f"{LONG.split()[0]} gravity was built"
+    await complete(lm, Request(Prompt(other), max_tokens=1))
+    again = await complete(lm, Request(Prompt(LONG), max_tokens=1))
+    assert again.call.tokens.cached == first.call.tokens.prompt - 1
+    # Without another the oldest gives way.
+    await complete(lm, Request(Prompt(PROMPTS[0]), max_tokens=1))
+    again = await complete(lm, Request(Prompt(other), max_tokens=1))
+    assert (again.call.tokens.cached or 0) < 3
     await lm.aclose()
 
 

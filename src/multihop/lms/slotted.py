@@ -30,6 +30,9 @@ CHUNK = 256
 """Tokens of prompts evaluated in one pass, beside those being written: few enough that nobody
 who writes waits long, enough that the products are large."""
 
+_ALIKE = 16
+"""Slots are alike that share up to so many tokens less, or a tenth less, of a prompt."""
+
 _TAIL = 4
 """Tokens of the prompt that are decoded with a continuation: some tokenizers drop the blank
 before the first token that they decode."""
@@ -359,7 +362,11 @@ class SlottedLM:
         self._write(logits, rows)
 
     def _seat(self, sequence: _Sequence) -> None:
-        """Give it the free slot that holds most of its prompt; of equal ones the oldest."""
+        """Give it a free slot: of those that hold most of its prompt that used longest ago.
+
+        What differs by a few tokens is alike: every prompt begins with some of the same words,
+        and whoever takes a slot for them throws away what its last user comes back for.
+        """
         free = [n for n, place in enumerate(self._places) if place.user is None]
         if not free:
             return
@@ -373,8 +380,11 @@ class SlottedLM:
                 return 0
             return next((n for n in range(limit) if place.held[n] != sequence.ids[n]), limit)
 
-        best = max(free, key=lambda n: (shared(n), -self._places[n].last_used))
-        sequence.slot, sequence.done, sequence.cached = best, shared(best), shared(best)
+        found = {n: shared(n) for n in free}
+        most = max(found.values())
+        alike = [n for n in free if found[n] >= most - max(_ALIKE, most // 10)]
+        best = min(alike, key=lambda n: self._places[n].last_used)
+        sequence.slot, sequence.done, sequence.cached = best, found[best], found[best]
         place = self._places[best]
         place.user, place.adapter, place.held = sequence, adapter, []
 

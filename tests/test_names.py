@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from conftest import ROOT
-from multihop import names
+from multihop import names, strategies
 from multihop.errors import BadInput
 from multihop.retrievers.base import Retriever
 from multihop.testing import ScriptedLM, ScriptedRetriever
@@ -161,7 +161,7 @@ def test_another_packages_strategy_gets_parts_and_options(monkeypatch) -> None:
         options={"patience": "4"},
     )
     assert (made.retriever, made.lm, made.patience) == (retriever, lm, 4)
-    assert names.strategy_names() == ["ircot", "oner", "nor", *names.STRATEGIES, "silent"]
+    assert names.strategy_names() == [*strategies.NAMES, *names.STRATEGIES, "silent"]
     with pytest.raises(BadInput, match="option of strategy 'silent' is named 'k'"):
         names.open_strategy("silent", retriever=retriever, lm=lm, k=3)
 

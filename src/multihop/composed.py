@@ -1,4 +1,4 @@
-"""Retrievers and rerankers made of other parts, by the names that a user writes.
+"""Retrievers, rerankers and strategies made of other parts, by the names that a user writes.
 
 They hold names of other parts, so they stand on the floor that opens names:
 
@@ -12,11 +12,11 @@ In a list a name begins at a `+` that is followed by a kind of retriever and a c
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +38,10 @@ from multihop.retrievers.hybrid import Hybrid, Member
 from multihop.retrievers.rerank import Reranked
 from multihop.retrievers.rerank_endpoint import EndpointReranker, Shape
 from multihop.retrievers.rerank_lm import ListwiseReranker, YesNoReranker
+from multihop.strategies import Budget
+from multihop.strategies.self_consistency import SAMPLING, SampledLM, SelfConsistency
 from multihop.text import Json
+from multihop.trace import Strategy
 
 _SCALED = {"combsum": combsum, "combmnz": combmnz, "convex": convex}
 """Fusions that take a normalisation; the others have theirs, or look at no scores."""
@@ -268,6 +271,56 @@ def endpoint(
         retries=retries,
         key_env=key_env,
     )
+
+
+def self_consistency(
+    retriever: Retriever | None,
+    lm: LanguageModel,
+    *,
+    of: str = "ircot",
+    chains: int = 5,
+    temperature: float = SAMPLING,
+    seed: int = 0,
+    least_agreement: float = 0.0,
+    budget: Budget | None = None,
+    **settings: object,
+) -> SelfConsistency:
+    """Self-consistency over any strategy; see `SelfConsistency`.
+
+    Args:
+        retriever: Where the strategy searches.
+        lm: Who writes; asked for samples.
+        of: The strategy's name.
+        chains: How many.
+        temperature: Of all calls.
+        seed: Of the first chain; the next have the next ones.
+        least_agreement: Below this share of chains no answer is given.
+        budget: What a question may cost, all chains together.
+        settings: The strategy's own.
+
+    Raises:
+        BadInput: No such strategy or setting, or a number out of range.
+    """
+    if of == "self-consistency":
+        raise BadInput("Self-consistency of itself is nothing new. Name another strategy with of.")
+    limits = (budget or Budget()).of(lm.name)
+    texts = {name: value for name, value in settings.items() if isinstance(value, str)}
+    others = {name: value for name, value in settings.items() if name not in texts}
+
+    def chain(number: int, left: Budget) -> Strategy:
+        return names.open_strategy(
+            of,
+            retriever=retriever,
+            lm=SampledLM(lm, temperature, seed + number),
+            options=texts,
+            budget=left if left.limited or left.run else None,
+            **others,
+        )
+
+    # What is left of a budget differs from question to question; without one, chains are made once.
+    make: Callable[[int, Budget], Strategy] = chain if limits.limited else cache(chain)
+    make(0, limits)  # refuses what is wrong before anything is asked
+    return SelfConsistency(make, chains, temperature, seed, least_agreement, limits)
 
 
 def listed_names(target: str) -> list[str] | None:

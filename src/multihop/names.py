@@ -66,6 +66,7 @@ DATASETS: dict[str, str] = {
 STRATEGIES: dict[str, str] = {
     "dsp": "multihop.strategies.dsp.making:make",
     "adaptive-rag": "multihop.strategies.adaptive_rag:make",
+    "self-consistency": "multihop.composed:self_consistency",
 }
 """Those beside the ones of `multihop.strategies`, which are there at once."""
 
@@ -135,7 +136,7 @@ def open_strategy(
     """Make the strategy of this name.
 
     Args:
-        name: "ircot", "oner", "nor", one of `STRATEGIES`, or one that another package brings.
+        name: One of `strategies.NAMES` or of `STRATEGIES`, or one that another package brings.
         retriever: Where it searches; None is enough for a strategy that never does.
         lm: Who writes.
         options: The strategy's own keywords as texts, read as the types that it declares.

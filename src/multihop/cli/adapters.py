@@ -50,7 +50,7 @@ class Wishes:
             or not settings.keys().isdisjoint({"shots", "family", "adapter"})
             or "adapters" in options
             or options.get("chat", "false") != "false"
-            or not set(self.strategies) <= set(strategies.NAMES)
+            or not set(self.strategies) <= set(strategies.IRCOT_PROMPTS)
         )
 
 

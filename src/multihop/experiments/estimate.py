@@ -93,7 +93,7 @@ def _measured(done: Iterable[Cell], folder: Path) -> float | None:
 def _calls(plan: Plan, entry: Entry, questions: Iterable[Question]) -> tuple[float, int | None]:
     """LM calls of a question: about, and at most."""
     system, model = plan.system(entry), plan.model(entry)
-    if system.strategy not in strategies.NAMES:
+    if system.strategy not in ("ircot", *strategies.WITHOUT_LOOP):
         return 1 + SENTENCES, None
     rules = preset(plan.preset(entry) or ("trained" if entry.bare else "default"), model.family)
     reader = (system.reader or rules.reader) != "none"

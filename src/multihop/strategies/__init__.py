@@ -2,38 +2,50 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from multihop.errors import BadInput
 from multihop.lms.adapters import Adapter, AdapterCard
 from multihop.lms.base import LanguageModel
 from multihop.prompts.demonstrations import CountTokens, read
 from multihop.prompts.own import own_demonstrations
+from multihop.prompts.worked import Worked, own_worked, single_hops
 from multihop.retrievers.base import Retriever
 from multihop.strategies import rules as _rules
 from multihop.strategies.adapted import adapted
 from multihop.strategies.budget import Budget, RunBudget
+from multihop.strategies.decomp import DecomP, decomp_form
 from multihop.strategies.ircot import IRCoT
+from multihop.strategies.iter_retgen import IterRetGen
 from multihop.strategies.no_retrieval import NoR
 from multihop.strategies.one_step import OneR
+from multihop.strategies.react import ReAct, react_form
 from multihop.strategies.rules import PRESETS, Eviction, Preset, Reader
+from multihop.strategies.self_ask import SelfAsk, self_ask_form
 from multihop.strategies.writing import Demonstrations, Writer
 from multihop.trace import Strategy
 
 __all__ = [
+    "IRCOT_PROMPTS",
     "NAMES",
     "PRESETS",
     "WITHOUT_LOOP",
     "Budget",
+    "DecomP",
     "Demonstrations",
     "IRCoT",
+    "IterRetGen",
     "NoR",
     "OneR",
+    "ReAct",
     "RunBudget",
+    "SelfAsk",
     "make",
 ]
 
-NAMES = ("ircot", "oner", "nor")
+NAMES = ("ircot", "oner", "nor", "self-ask", "react", "decomp", "iter-retgen")
+IRCOT_PROMPTS = ("ircot", "oner", "nor", "iter-retgen")
+"""Those whose prompts all have IRCoT's form, which adapters are trained on."""
 WITHOUT_LOOP = ("oner", "nor")
 """Those that search once or never: a budget of a question has nothing to cut."""
 
@@ -62,15 +74,17 @@ def make(
     """A strategy by name.
 
     Args:
-        name: "ircot", "oner" or "nor".
+        name: One of `NAMES`.
         lm: Reasons and reads.
         retriever: Finds passages; "nor" needs none.
         preset: "default", "trained", "paper" or "official", or one made by `replace`. None is
             what the adapter was trained on, as its card says, else "default".
         family: "codex" (no instruction) or "flan" (the Flan-T5 prompts' instruction line).
-        reader: "cot", "direct" or "none"; None is the preset's.
-        k: Passages per query; None is the preset's.
-        max_steps: Most sentences of a chain; None is the preset's.
+        reader: "cot", "direct" or "none"; None is the preset's. "self-ask" and "react" have
+            none unless one is asked for.
+        k: Passages per query, or in ReAct titles named; None is the preset's, or the paper's.
+        max_steps: Most sentences of a chain, follow-up questions, turns of ReAct, steps of
+            DecomP, or the rounds of Iter-RetGen; None is the preset's, or the paper's.
         max_passages: Most passages collected; None is the preset's.
         words: Words of a passage shown; None is the preset's.
         shots: Demonstrations used; None is the preset's, 0 is none.
@@ -92,6 +106,9 @@ def make(
     """
     if name not in NAMES:
         raise BadInput(f"No strategy is named {name!r}. Known: {', '.join(NAMES)}.")
+    if name not in IRCOT_PROMPTS:
+        _refuse(name, adapter, preset, family, demonstrations)
+        reader = reader or ("cot" if name == "decomp" else "none")
     card = adapter.card if isinstance(adapter, Adapter) else adapter
     if isinstance(card, AdapterCard):
         rules = adapted(card, preset, family, shots, words, given=demonstrations is not None)
@@ -146,13 +163,63 @@ def make(
     if retriever is None:
         raise BadInput(f"Strategy {name!r} needs a retriever, such as bm25:DIR.")
     cap = max_passages or rules.max_passages
-    if name == "oner":
-        return OneR(retriever, writer, k or rules.one_step_k, cap)
-    return IRCoT(
+    limits = (budget or Budget()).of(lm.name)
+    if name in ("iter-retgen", "decomp") and writer.reader == "none":
+        raise BadInput(f"Strategy {name!r} answers by its reader; reader 'none' leaves nothing.")
+    match name:
+        case "oner":
+            return OneR(retriever, writer, k or rules.one_step_k, cap)
+        case "iter-retgen":
+            return IterRetGen(retriever, writer, k or 5, max_steps or 2, limits)
+        case "react":
+            form = react_form(_worked(rules))
+            older_first = replace(writer, eviction="fifo")
+            return ReAct(retriever, older_first, form, k or 5, max_steps or 7, cap, limits)
+        case "ircot":
+            loop: type[IRCoT | SelfAsk | DecomP] = IRCoT
+            parts: dict[str, Any] = {}
+        case "self-ask":
+            loop, parts = SelfAsk, {"form": self_ask_form(_worked(rules))}
+        case _:
+            loop, parts = DecomP, {"form": decomp_form(_worked(rules))}
+    if loop is not IRCoT:
+        shown = single_hops(_worked(rules), rules.words, listed=loop is DecomP)
+        reading = replace(writer, reader="direct", demonstrations=Demonstrations(direct=shown))
+        parts["hop_reader"] = reading
+    return loop(
         retriever,
         writer,
+        **parts,
         k=k or rules.k,
         max_steps=max_steps or rules.max_steps,
         max_passages=cap,
-        budget=(budget or Budget()).of(lm.name),
+        budget=limits,
     )
+
+
+def _worked(rules: Preset) -> tuple[Worked, ...]:
+    return own_worked()[: rules.shots]
+
+
+def _refuse(
+    name: str,
+    adapter: str | AdapterCard | Adapter | None,
+    preset: str | Preset | None,
+    family: str,
+    demonstrations: object,
+) -> None:
+    """Refuse what belongs to IRCoT's prompts alone."""
+    if isinstance(adapter, AdapterCard | Adapter):
+        raise BadInput(
+            f"The adapter {adapter.name!r} was trained on other prompts than those of {name!r}. "
+            "Use no adapter (--adapter none)."
+        )
+    chosen = preset.name if isinstance(preset, Preset) else preset
+    if chosen not in (None, "default") or family != "codex":
+        what = f"preset {chosen!r}" if chosen not in (None, "default") else f"family {family!r}"
+        raise BadInput(f"Strategy {name!r} has no {what}: those are of IRCoT. Leave it out.")
+    if demonstrations is not None and name != "decomp":
+        raise BadInput(
+            f"The demonstrations given are chains; {name!r} writes follow-up questions or actions "
+            "and has its own. Leave them out."
+        )

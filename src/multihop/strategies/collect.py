@@ -9,7 +9,7 @@ from multihop.errors import RetrieverError
 from multihop.retrievers.base import Retriever, calls_made, warnings_of
 from multihop.strategies.rules import Eviction
 from multihop.text import Hit, Passage, Query
-from multihop.trace import Search
+from multihop.trace import Search, Step, StopReason
 
 
 @dataclass
@@ -145,3 +145,17 @@ async def rankings(retriever: Retriever, queries: Sequence[Query], k: int) -> li
         )
         for query, hits in zip(queries, found, strict=True)
     ]
+
+
+def dead_end(steps: Sequence[Step], patience: int, cap: int) -> StopReason | None:
+    """Whether the last searches brought nothing new, though there was room for it.
+
+    Args:
+        steps: Taken so far.
+        patience: How many searches in a row that takes.
+        cap: Most passages collected.
+    """
+    searches = [step for step in steps if isinstance(step, Search)][-patience:]
+    if len(searches) < patience or len(searches[-1].collected) >= cap:
+        return None
+    return None if any(search.kept for search in searches) else "no_gain"

@@ -236,6 +236,28 @@ class Writer:
             warnings = (*warnings, "The model's text names no title.")
         return titles, _warned(reply.call, warnings)
 
+    async def go_on(
+        self,
+        prompt: Callable[[Sequence[Passage]], Prompt],
+        passages: Sequence[Passage] = (),
+        *,
+        role: str,
+        stop: tuple[str, ...] = ("\n",),
+        max_tokens: int | None = None,
+    ) -> Reply:
+        """Let the model go on with a text of another form than IRCoT's.
+
+        Args:
+            prompt: Writes the prompt out of the passages that there is room for.
+            passages: Shown as far as the window has room; the demonstrations never change.
+            role: What the call is for.
+            stop: Where the text ends.
+            max_tokens: Most tokens; None is the preset's.
+        """
+        fitting, warnings = await self._roomy(prompt, passages, None)
+        reply = await self._complete(fitting, role, stop=stop, max_tokens=max_tokens)
+        return replace(reply, call=_warned(reply.call, warnings))
+
     # --- Prompts ----------------------------------------------------------------------------
 
     def _paragraph(self, passage: Passage) -> str:
@@ -352,12 +374,13 @@ class Writer:
         until: Callable[[str], bool] | None = None,
         enough: str = "",
         max_tokens: int | None = None,
+        stop: tuple[str, ...] = ("\n",),
     ) -> Reply:
         most = self.preset.generation
         request = Request(
             prompt,
             min(max_tokens or most, most),
-            stop=("\n",),
+            stop=stop,
             adapter=self.adapter,
             role=role,
             enough=enough if until else "",

@@ -290,6 +290,13 @@ async def test_a_folder_of_something_else_is_left_alone(told, tmp_path) -> None:
         folder.read_plan(tmp_path / "e")
 
 
+async def test_what_another_process_has_begun_to_write_is_no_obstacle(told, tmp_path) -> None:
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / f".{folder.EXPERIMENT}.4711").touch()
+    _, left = await run(told, tmp_path / "e", Fakes())
+    assert left == 0
+
+
 async def test_the_folder_records_versions_hashes_and_no_keys(told, tmp_path) -> None:
     told["models"] = [
         {"name": "m", "model": "scripted:x", "options": {"api_key": "secret", "threads": 2}}

@@ -143,10 +143,14 @@ def start(folder: Path, plan: Plan, asked: Asked) -> None:
     """
     record = resolved(plan, asked)
     path = folder / EXPERIMENT
+    # Listed before the look for the file, which another process may just be making.
+    others = not folder.is_dir() or any(
+        not each.name.startswith(f".{EXPERIMENT}") for each in folder.iterdir()
+    )
     if path.exists():
         read(folder)  # of this format
         _check(folder, plan, asked)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and others:
         raise BadInput(f"{folder}: is not an experiment's folder and not empty. Choose another.")
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC).isoformat(timespec="seconds")

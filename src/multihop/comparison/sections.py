@@ -366,16 +366,18 @@ def settings(comparison: Comparison) -> str:
             "–" if value is None else text(value if isinstance(value, str) else json.dumps(value))
         )
 
-    keys = list(dict.fromkeys(key for run in comparison.runs for key in run.settings))
+    def line(key: str) -> str:
+        values = [run.settings.get(key) for run in comparison.runs]
+        kind = ' class="differs"' if any(value != values[0] for value in values) else ""
+        cells = "".join(f'<td class="left">{shown(value)}</td>' for value in values)
+        return f'<tr><th scope="row"{kind}>{text(key)}</th>{cells}</tr>\n'
+
+    keys = dict.fromkeys(key for run in comparison.runs for key in run.settings)
     head = "".join(f'<th scope="col" class="left">{text(r.name)}</th>' for r in comparison.runs)
-    rows = "".join(
-        f'<tr><th scope="row">{text(key)}</th>'
-        + "".join(f'<td class="left">{shown(r.settings.get(key))}</td>' for r in comparison.runs)
-        + "</tr>\n"
-        for key in keys
-    )
+    rows = "".join(map(line, keys))
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table>'
+        '<p class="quiet">In bold where runs differ.</p>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table>'
         f'<thead><tr><th scope="col">setting</th>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
         "</div>\n"
     )

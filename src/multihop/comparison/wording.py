@@ -17,6 +17,7 @@ def label(name: str) -> str:
     """A metric's name in words, with its unit."""
     words = name.replace("_", " ")
     words = {"em": "EM", "f1": "F1", "drop f1": "DROP F1", "drop em": "DROP EM"}.get(words, words)
+    words = words.replace("lm calls", "LM calls")
     unit = " (s)" if name == "seconds" else "" if name in COUNTS else " %"
     return ("time" if name == "seconds" else words) + unit
 

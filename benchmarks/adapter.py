@@ -79,8 +79,11 @@ def main() -> None:
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--limit", type=int)
     parser.add_argument("--tables", action="store_true", help="Run nothing.")
-    parser.add_argument("rest", nargs="*", help="Further options of `multihop eval`, after --.")
-    given = parser.parse_args()
+    parser.epilog = "After --: further options of `multihop eval`."
+    own, rest = sys.argv[1:], []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    given = parser.parse_args(own, argparse.Namespace(rest=rest))
     adapters = {"adapter": ""} | dict(each.split("=", 1) for each in given.adapter)
     sets = given.sets.split(",")
     wanted = [name for name in given.only.split(",") if name] or [UNTRAINED, *adapters]

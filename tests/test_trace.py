@@ -2,6 +2,7 @@
 
 import json
 from types import MappingProxyType
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from multihop.errors import BadInput, LMError
 from multihop.text import Hit, Passage, Question
 from multihop.trace import (
     Answer,
+    Kind,
     LMCall,
     Search,
+    StopReason,
     Thought,
     Titles,
     Tokens,
@@ -54,17 +57,18 @@ ids = st.lists(texts, max_size=3).map(tuple)
 searches = st.builds(Search, texts, hits, ids, ids, titles=st.none() | ids, seconds=seconds)
 steps = st.one_of(
     searches,
-    st.builds(Thought, texts, calls, texts),
+    st.builds(Thought, texts, calls, texts, st.sampled_from(get_args(Kind))),
     st.builds(Titles, ids, ids, st.lists(searches, max_size=2).map(tuple), calls),
     st.builds(
         Answer,
         texts,
-        st.sampled_from(["answered", "max_steps", "empty", "no_gain", "budget"]),
+        st.sampled_from(get_args(StopReason)),
         st.lists(passages, max_size=3).map(tuple),
         calls,
         calls,
         ids,
         texts,
+        st.none() | st.floats(0, 1),
     ),
 )
 questions = st.builds(
@@ -154,6 +158,27 @@ def test_calls_of_earlier_releases_are_read():
     line = json.loads(fold(Question("q"), "s", [Answer("x", "answered", (), said)]).to_json())
     del line["steps"][0]["call"]["fused"], line["steps"][0]["call"]["replayed"]
     assert Trace.from_dict(line).calls == (said,)
+
+
+def test_steps_of_earlier_releases_have_no_kind_and_no_confidence():
+    line = json.loads(fold(Question("q"), "s", [Thought("x"), Answer("y", "answered")]).to_json())
+    assert "kind" not in line["steps"][0]
+    assert "confidence" not in line["steps"][1]
+    assert Trace.from_dict(line).steps == (Thought("x"), Answer("y", "answered"))
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "value"),
+    [
+        *((0, "kind", value) for value in ("song", None, [])),
+        *((1, "confidence", value) for value in (1.5, -1, float("nan"), "high")),
+    ],
+)
+def test_an_odd_kind_or_confidence_is_refused(place, field, value):
+    line = json.loads(fold(Question("q"), "s", [Thought("x"), Answer("y", "answered")]).to_json())
+    line["steps"][place][field] = value
+    with pytest.raises(BadInput, match="not a trace"):
+        Trace.from_dict(line)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, None])

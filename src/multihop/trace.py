@@ -498,6 +498,12 @@ def _seconds(value: Json) -> float:
     return _number(value)
 
 
+def _share(value: Json) -> float:
+    if not 0 <= _number(value) <= 1:
+        raise ValueError(f"a share is {value}")
+    return _number(value)
+
+
 def _strings(value: Json) -> tuple[str, ...]:
     return tuple(str(item) for item in _array(value))
 
@@ -614,7 +620,7 @@ def _read_step(value: Json, passages: Mapping[str, Passage]) -> Step:
                 forced=_read_call(record["forced"]),
                 answers=_strings(record["answers"]),
                 reason=str(record["reason"]),
-                confidence=None if confidence is None else _number(confidence),
+                confidence=None if confidence is None else _share(confidence),
             )
         case other:
             raise ValueError(f"unknown step {other!r}")

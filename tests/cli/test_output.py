@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from multihop import runs
+from multihop.cli.render import Drawing, terminal
+from multihop.trace import Thought
 
 FULL = "/dev/full"
 
@@ -102,3 +104,25 @@ def test_a_run_on_a_full_disk_ends_with_one_line(index, script, tmp_path):
     ended = limited("-m", "multihop", "eval", str(tmp_path / "q.jsonl"), *arguments)
     assert ended.returncode == 2
     assert ended.stderr.endswith(f"multihop: {tmp_path / 'run' / runs.TRACES}: File too large.\n")
+
+
+def test_kinds_of_thoughts_are_told_apart(capsys):
+    steps = [
+        Thought("1 of 2", kind="chain"),
+        Thought("Who wrote\x1b it?", kind="follow-up"),
+        Thought("Ida", kind="intermediate answer"),
+        Thought("Search[Ode]", kind="action"),
+        Thought("No more results.", kind="observation"),
+        Thought("Ida", kind="vote"),
+    ]
+    drawing = Drawing(terminal(stderr=False))
+    for step in steps:
+        drawing.step(step)
+    assert [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()] == [
+        ["chain", "1 of 2"],
+        ["follow-up", "Who wrote␛ it?"],
+        ["answer", "Ida"],
+        ["action", "Search[Ode]"],
+        ["observed", "No more results."],
+        ["vote", "Ida"],
+    ]

@@ -273,8 +273,9 @@ _OPTIONS = [
         metavar="NAME",
         default="ircot",
         show_default=True,
-        help="ircot, oner, nor, or one that another package brings; eval takes several, "
-        "parted by commas.",
+        help="ircot, oner, nor, self-ask, react, decomp, iter-retgen, dsp, adaptive-rag, "
+        "self-consistency, or one that another package brings; eval takes several, parted by "
+        "commas.",
     ),
     click.option(
         "--preset",
@@ -290,7 +291,10 @@ _OPTIONS = [
     ),
     click.option("-k", type=click.IntRange(1), metavar="N", help="Passages fetched per query."),
     click.option(
-        "--max-steps", type=click.IntRange(1), metavar="N", help="Most sentences of the chain."
+        "--max-steps",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Most sentences of the chain, follow-up questions, turns, or rounds.",
     ),
     click.option(
         "--max-passages",

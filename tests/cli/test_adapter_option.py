@@ -45,6 +45,7 @@ def test_the_default_model_has_its_adapter_by_itself() -> None:
         Wishes(model_options={"adapters": '{"mine": "mine.gguf"}'}),
         Wishes(model_options={"chat": "true"}),
         Wishes(strategies=("ircot", "silent")),
+        Wishes(strategies=("ircot", "self-ask")),
         Wishes(model="local:other.gguf"),
         Wishes(model="openai:gpt@http://localhost/v1"),
     ],

@@ -125,3 +125,20 @@ def test_a_card_of_other_words_and_a_preset_of_ones_own_go_together() -> None:
     assert (made.settings["words"], made.settings["reader"]) == (80, "none")
     with pytest.raises(BadInput, match="No preset is named 'trained-2'"):
         strategy(ScriptedLM(), adapter=replace(CARD, form=PromptForm(preset="trained-2")))
+
+
+@pytest.mark.parametrize("name", ["self-ask", "react", "decomp"])
+def test_strategies_with_other_prompts_refuse_an_adapter(name, tmp_path) -> None:
+    adapter = read_adapter(adapter_folder(tmp_path / "a"))
+    with pytest.raises(BadInput, match=f"trained on other prompts than those of '{name}'"):
+        make(name, lm=ScriptedLM(), retriever=Always(), adapter=adapter)
+
+
+async def test_iter_retgen_writes_the_prompts_of_the_adapter(tmp_path) -> None:
+    lm = ScriptedLM(" Ulm")
+    adapter = read_adapter(adapter_folder(tmp_path / "a", form=PromptForm(reader="direct")))
+    made = make("iter-retgen", lm=lm, retriever=Always(), adapter=adapter, max_steps=1)
+    result = await trace(made, Question("Where is it?"))
+    assert result.answer.text == "Ulm"
+    assert "Q: Answer the following question.\nWhere is it?" in lm.prompts[0]
+    assert {request.adapter for request in lm.requests} == {"loop"}

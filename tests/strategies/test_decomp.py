@@ -130,6 +130,15 @@ async def test_the_last_answer_counts_where_the_questions_end_without_a_reader()
     assert (run.answer.text, run.answer.stop) == ("Giuseppe Verdi", "answered")
 
 
+async def test_the_same_passages_may_be_read_again_without_a_search():
+    again = " (select) [singlehop_titleqa] Who composed Aida?"
+    lm = ScriptedLM(FIRST, "Puccini", again, '["Giuseppe Verdi"]', " [EOQ]")
+    run = await trace(made("decomp", lm), QUESTION)
+    assert run.answer.text == "Giuseppe Verdi"
+    assert len(run.searches) == 1
+    assert "four acts" in lm.prompts[3]
+
+
 async def test_an_answer_inside_prose_is_not_lost():
     run = await trace(made("decomp", ScriptedLM("So the answer is: Le Roncole.")), QUESTION)
     assert run.answer.text == "Le Roncole"

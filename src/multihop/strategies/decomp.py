@@ -162,7 +162,7 @@ class DecomP:
                 stop = "answered"
                 break
             questions = [q for q in filled(sub, answers) if q]
-            asked.append(" ".join(questions))
+            asked.append(" ".join([sub.handler, *questions]))
             if repeats(asked) or not questions:
                 stop = "no_gain"
                 break

@@ -146,18 +146,30 @@ def open_strategy(
         BadInput: No such strategy or setting.
     """
     given = {key: value for key, value in settings.items() if value is not None}
-    make: Callable[..., object]
-    if name in strategies.NAMES:
-        make = partial(strategies.make, name)
-    elif name in STRATEGIES:
-        module, _, attribute = STRATEGIES[name].partition(":")
-        make = getattr(import_module(module), attribute)
-    else:
-        others = _entry_points("strategies")
-        make = _load(others[known("strategy", name, strategy_names())])
+    make = _strategy(name)
     given = {"retriever": retriever, "lm": lm, **given, **_typed(make, options or {})}
     _check("strategy", name, make, (), given)
     return cast(Strategy, make(**given))
+
+
+def takes(strategy: str, setting: str) -> bool:
+    """Whether a strategy has a setting of this name.
+
+    Raises:
+        BadInput: No such strategy.
+    """
+    return setting in inspect.signature(_strategy(strategy)).parameters
+
+
+def _strategy(name: str) -> Callable[..., object]:
+    """What makes the strategy of this name."""
+    if name in strategies.NAMES:
+        return partial(strategies.make, name)
+    if name in STRATEGIES:
+        module, _, attribute = STRATEGIES[name].partition(":")
+        return cast(Callable[..., object], getattr(import_module(module), attribute))
+    others = _entry_points("strategies")
+    return _load(others[known("strategy", name, strategy_names())])
 
 
 _SECRETS = re.compile(

@@ -19,7 +19,7 @@ from multihop.retrievers.base import Retriever
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.strategies import PRESETS, Demonstrations
 from multihop.strategies.official import open_demonstrations
-from multihop.text import Json
+from multihop.text import Json, Question
 from multihop.trace import Strategy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -42,6 +42,7 @@ class Parts:
         max_steps: Most sentences of the chain.
         max_passages: Most passages kept over all steps.
         demonstrations: All kinds of them.
+        train: Questions with answers, for strategies that learn demonstrations from them.
         strategy_options: Further keywords of the strategies.
         calls: Most LM calls in flight.
         fuse: Read on from open streams where the next prompt allows it.
@@ -62,6 +63,7 @@ class Parts:
     max_steps: int | None
     max_passages: int | None
     demonstrations: Demonstrations | None
+    train: tuple[Question, ...] | None
     strategy_options: dict[str, str]
     calls: int
     fuse: bool
@@ -97,6 +99,7 @@ class Parts:
             strategy_options=strategy_options,
             adapter=adapters.choose(chosen.pop("adapter"), wishes),
             demonstrations=_demonstrations(chosen, strategy_options.get("family", "codex")),
+            train=_train(chosen.pop("train"), strategies),
             budgets=budgets.Budgets.take(chosen, strategies),
             **chosen,
         )
@@ -130,6 +133,7 @@ class Parts:
             max_passages=self.max_passages,
             demonstrations=self.demonstrations,
             budget=self.budgets.of(strategy),
+            train=self.train if names.takes(strategy, "train") else None,
             options=self.strategy_options,
         )
 
@@ -321,6 +325,12 @@ _OPTIONS = [
         help="Passages without use shown with each example of official:DIR; by default 2.",
     ),
     click.option(
+        "--train",
+        metavar="NAME",
+        help="Questions with answers that dsp makes its demonstrations of: a file, or as eval "
+        "takes them.",
+    ),
+    click.option(
         "-o",
         "--model-option",
         "model_options",
@@ -388,6 +398,18 @@ def _demonstrations(chosen: dict[str, Any], family: str) -> Demonstrations | Non
         distractors=distractors,
         family="flan" if family == "flan" else "codex",  # the strategy refuses other families
     )
+
+
+def _train(name: str | None, strategies: Sequence[str]) -> tuple[Question, ...] | None:
+    """The training questions, if some strategy learns from any."""
+    if name is None:
+        return None
+    if not any(names.takes(strategy, "train") for strategy in strategies):
+        learning = [each for each in names.strategy_names() if names.takes(each, "train")]
+        raise BadInput(
+            f"--train is for {', '.join(learning)}; {' and '.join(strategies)} learn from none."
+        )
+    return tuple(names.open_questions(name))
 
 
 def one_retriever(index: str | None, retriever: str | None) -> str | None:

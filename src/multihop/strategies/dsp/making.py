@@ -1,5 +1,6 @@
 """DSP by name: what a user writes as options, checked and put together."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from multihop.retrievers.fusion import FUSIONS
 from multihop.strategies.budget import Budget
 from multihop.strategies.dsp import DEFAULTS, DSP, Bootstrapped
 from multihop.strategies.dsp.bootstrapped import KEPT, TRAIN, check
+from multihop.text import Question
 
 VARIANTS = ("paper", "notebook")
 
@@ -22,7 +24,7 @@ def make(
     lm: LanguageModel,
     *,
     program: str = "multihop",
-    train: Path | None = None,
+    train: Path | Sequence[Question] | None = None,
     demos: Path | None = None,
     draw: int = TRAIN,
     keep: int = KEPT,
@@ -46,7 +48,8 @@ def make(
         retriever: Where it searches; "vanilla" never does, and is given one all the same.
         lm: Who writes.
         program: "multihop", "openqa", "convqa", "retrieve_then_read" or "vanilla".
-        train: Training questions with answers, to make demonstrations of at the first question.
+        train: Training questions with answers, or a file of them in our own format, to make
+            demonstrations of at the first question.
         demos: A file of demonstrations made before. With `train` too it is read when it is
             there, else made and written.
         draw: Training questions drawn.
@@ -103,7 +106,7 @@ def make(
     settings = replace(DEFAULTS[program], **chosen)
     own: Bootstrapped | None = None
     if train is not None:
-        questions = tuple(QuestionFile(train))
+        questions = tuple(QuestionFile(train) if isinstance(train, Path) else train)
         check(questions)
         own = Bootstrapped(program, settings, questions, draw, keep, demos)
     if demos is not None and (own is None or demos.exists()):
@@ -111,7 +114,7 @@ def make(
         if own is not None and own.digest != kept.digest:
             raise BadInput(
                 f"{demos}: holds demonstrations made of other training questions, or of other "
-                f"numbers of them, than {train}. Name another file, or leave train out."
+                "numbers of them, than those given now. Name another file, or leave train out."
             )
         own = kept
     return DSP(

@@ -2,12 +2,12 @@
 
 A name is `KIND:TARGET`. Each kind is one line in a dict below and is imported when it is first
 asked for. Other packages add kinds by entry point, in the groups `multihop.retrievers`,
-`multihop.rerankers`, `multihop.lms`, `multihop.strategies`, `multihop.metrics` and
-`multihop.datasets`; a kind of ours cannot be replaced.
+`multihop.rerankers`, `multihop.stores`, `multihop.lms`, `multihop.strategies`, `multihop.metrics`
+and `multihop.datasets`; a kind of ours cannot be replaced.
 
-A kind is a callable. Retrievers, rerankers and LMs are called with the target as one string, and
-with the options given as keywords; a strategy with `retriever`, `lm` and its options; a metric
-with a trace. A data set is a `datasets.base.Dataset`.
+A kind is a callable. Retrievers, rerankers, stores and LMs are called with the target as one
+string, and with the options given as keywords; a strategy with `retriever`, `lm` and its options; a
+metric with a trace. A data set is a `datasets.base.Dataset`.
 """
 
 import difflib
@@ -29,12 +29,13 @@ from multihop.errors import BadInput
 from multihop.lms.adapters import Adapter
 from multihop.lms.base import LanguageModel
 from multihop.metrics import Metric, metric
-from multihop.retrievers.base import Reranker, Retriever
+from multihop.retrievers.base import Reranker, Retriever, Store
 from multihop.text import Json, Question
 from multihop.trace import Strategy
 
 RETRIEVERS: dict[str, str] = {
     "bm25": "multihop.retrievers.bm25:BM25",
+    "elastic": "multihop.retrievers.elastic:ElasticRetriever",
     "http": "multihop.retrievers.http:HttpRetriever",
     "hybrid": "multihop.composed:hybrid",
     "rerank": "multihop.composed:rerank",
@@ -44,6 +45,9 @@ RERANKERS: dict[str, str] = {
     "listwise": "multihop.composed:listwise",
     "yes-no": "multihop.composed:yes_no",
     "endpoint": "multihop.composed:endpoint",
+}
+STORES: dict[str, str] = {
+    "elastic": "multihop.retrievers.elastic_index:ElasticStore",
 }
 LMS: dict[str, str] = {
     "local": "multihop.lms.local:LocalLM",
@@ -95,6 +99,11 @@ def open_retriever(name: str, options: Mapping[str, str] | None = None) -> Retri
 def open_reranker(name: str, options: Mapping[str, str] | None = None) -> Reranker:
     """Open the reranker of this name, as "cross-encoder:NAME"; see `open_retriever`."""
     return cast(Reranker, _open("reranker", RERANKERS, name, options or {}))
+
+
+def open_store(name: str, options: Mapping[str, str] | None = None) -> Store:
+    """Open the store of this name, as "elastic:URL/NAME"; see `open_retriever`."""
+    return cast(Store, _open("store", STORES, name, options or {}))
 
 
 def open_lm(
@@ -275,7 +284,7 @@ def reranker_kinds() -> list[str]:
 
 def _open(what: str, ours: Mapping[str, str], name: str, options: Mapping[str, object]) -> object:
     kind, _, target = name.partition(":")
-    group = {"retriever": "retrievers", "reranker": "rerankers", "LM": "lms"}[what]
+    group = f"{what.lower()}s"
     if kind in ours:
         module, _, attribute = ours[kind].partition(":")
         make = getattr(import_module(module), attribute)

@@ -1,10 +1,12 @@
-"""`multihop index`: build a BM25 index, add to it, delete from it."""
+"""`multihop index`: build an index, add to it, delete from it."""
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.progress import (
@@ -16,9 +18,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from multihop import names
+from multihop.cli import parts
 from multihop.cli.render import terminal, visible
 from multihop.corpus import SUFFIXES, Reader
 from multihop.errors import BadInput
+from multihop.retrievers.base import Built
 from multihop.retrievers.bm25_index import Manifest, build_index, change_index
 from multihop.text import Passage
 
@@ -30,26 +35,49 @@ SHOWN = 20
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option(
     "--into",
-    required=True,
     type=click.Path(path_type=Path),
-    help="The index's folder.",
+    help="The folder of a BM25 index.",
     metavar="DIR",
+)
+@click.option(
+    "--to",
+    metavar="KIND:TARGET",
+    help="A store instead, as elastic:http://localhost:9200/NAME.",
+)
+@click.option(
+    "--to-option",
+    "to_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the store's kind, as shards=3. May repeat.",
 )
 @click.option("--skip-bad", is_flag=True, help="Leave bad lines and documents out, and list them.")
 @click.option("--add", is_flag=True, help="Add to the index that is there.")
 @click.option("--delete", multiple=True, metavar="ID", help="Delete this passage; may be repeated.")
 def index(
-    *, paths: Sequence[Path], into: Path, skip_bad: bool, add: bool, delete: Sequence[str]
+    *,
+    paths: Sequence[Path],
+    into: Path | None,
+    to: str | None,
+    to_options: tuple[str, ...],
+    skip_bad: bool,
+    add: bool,
+    delete: Sequence[str],
 ) -> int:
-    """Build a BM25 index over files and folders.
+    """Build an index over files and folders: BM25 in a folder, or in a store.
 
     JSONL files hold a passage a line (id, title, text). Other documents are split into titled
     passages: .txt, .md, .html, .pdf, .docx. The index that is there already is replaced when
-    all is done; one that was interrupted leaves it as it was.
+    all is done; a build that was interrupted leaves it as it was. In a store, the next build
+    goes on with what the interrupted one has sent.
 
     With --add passages are added, with --delete passages are deleted; both together replace
     some.
     """
+    if (into is None) == (to is None):
+        raise BadInput("Say where the index goes: --into DIR, or --to KIND:TARGET.")
+    if to_options and not to:
+        raise BadInput("--to-option is for a store that --to names.")
     if not paths and not delete:
         raise BadInput(
             f"Name files or folders to index ({', '.join(SUFFIXES)}), or passages to --delete."
@@ -61,26 +89,34 @@ def index(
     logging.getLogger("pypdf").setLevel(logging.ERROR)  # its repairs are nobody's business
     reader = Reader(paths, skip_bad=skip_bad) if paths else None
 
+    build: Callable[..., Built]
+    change: Callable[..., Built]
+    if to is not None:
+        store = names.open_store(to, parts.pairs("--to-option", to_options))
+        where, build, change = store.name, store.build, store.change
+    else:
+        assert into is not None
+        where, build, change = str(into), partial(_build, into), partial(change_index, into)
+
     with _bar(reader) as progress:
         if reader and not add:
-            manifest = build_index(
-                reader,
-                into,
-                source=reader.source,
-                progress=progress,
-                on_duplicate=_reject(reader),
+            built = build(
+                reader, source=reader.source, progress=progress, on_duplicate=_reject(reader)
             )
         else:
-            manifest = change_index(
-                into,
+            built = change(
                 reader or (),
                 delete=delete,
                 source=reader.source if reader else None,
                 progress=progress,
                 on_duplicate=_reject(reader) if reader else None,
             )
-    _report(manifest, reader, into)
+    _report(built, reader, where)
     return 0
+
+
+def _build(into: Path, passages: Iterable[Passage], **settings: Any) -> Manifest:
+    return build_index(passages, into, **settings)
 
 
 def _reject(reader: Reader) -> Callable[[Passage], None]:
@@ -112,7 +148,7 @@ def _bar(reader: Reader | None) -> Iterator[Callable[[int], None] | None]:
         yield progress
 
 
-def _report(manifest: Manifest, reader: Reader | None, into: Path) -> None:
+def _report(built: Built, reader: Reader | None, where: str) -> None:
     if reader:
         if reader.rejections:
             click.echo(f"Left out {reader.rejections} that could not be read:", err=True)
@@ -122,4 +158,4 @@ def _report(manifest: Manifest, reader: Reader | None, into: Path) -> None:
                 click.echo(f"  and {reader.rejections - SHOWN} more.", err=True)
         for path in reader.without_text[:SHOWN]:
             click.echo(f"  {visible(path)}: holds no text.", err=True)
-    click.echo(f"{into}: {manifest.passages:,} passages.", err=True)
+    click.echo(f"{where}: {built.passages:,} passages.", err=True)

@@ -1,10 +1,10 @@
 """What a strategy may ask of a retriever, and what a retriever may ask of a reranker."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from multihop.text import Hit, Query
+from multihop.text import Hit, Json, Passage, Query
 from multihop.trace import LMCall
 
 
@@ -115,4 +115,72 @@ class Reranker(Protocol):
 
     async def aclose(self) -> None:
         """Free what the reranker holds. Calling it twice is harmless."""
+        ...
+
+
+class Built(Protocol):
+    """What a store says of an index that it made.
+
+    Attributes:
+        passages: How many there are now.
+        content_hash: The same for the same passages in any order.
+    """
+
+    @property
+    def passages(self) -> int: ...  # noqa: D102
+
+    @property
+    def content_hash(self) -> str: ...  # noqa: D102
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Makes and changes an index elsewhere than in a folder.
+
+    Attributes:
+        name: As a user would name it, and search it by: "elastic:URL/NAME".
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    def build(
+        self,
+        passages: Iterable[Passage],
+        *,
+        source: Mapping[str, Json] | None = None,
+        progress: Callable[[int], None] | None = None,
+        on_duplicate: Callable[[Passage], None] | None = None,
+    ) -> Built:
+        """Index passages; what is there already is replaced when all is done.
+
+        Args:
+            passages: Read once, in order.
+            source: How the passages were made; kept with the index.
+            progress: Told the count so far, now and then and at the end.
+            on_duplicate: Told a passage whose id was there before; when it returns, the passage
+                is left out. None raises CorpusError.
+
+        Raises:
+            CorpusError: The passages, or what is there already, cannot be used.
+            RetrieverError: The store failed.
+        """
+        ...
+
+    def change(
+        self,
+        add: Iterable[Passage] = (),
+        *,
+        delete: Sequence[str] = (),
+        source: Mapping[str, Json] | None = None,
+        progress: Callable[[int], None] | None = None,
+        on_duplicate: Callable[[Passage], None] | None = None,
+    ) -> Built:
+        """Delete passages by their ids and add others: all of it, or nothing.
+
+        Raises:
+            BadInput: There is no passage with an id that is to be deleted.
+            CorpusError: There is no index, or an id is taken.
+            RetrieverError: The store failed.
+        """
         ...

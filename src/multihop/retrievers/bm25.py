@@ -25,20 +25,15 @@ from multihop.retrievers.bm25_index import (
     stored_passage,
 )
 from multihop.retrievers.bm25_rows import folded_key
-from multihop.retrievers.elastic_form import BUFFER, Found, clean_passages, clean_titles
+from multihop.retrievers.elastic_form import (
+    BUFFER,
+    Form,
+    Found,
+    clean_passages,
+    clean_titles,
+)
 from multihop.retrievers.english import analyze
 from multihop.text import Hit, Passage, Query
-
-Form = Literal["paper", "official", "text"]
-"""How a query is asked.
-
-`paper`: text and title are searched with the same words; only allowed titles compete; of
-passages with the same text the best stays.
-`official`: the released code's search, traps included; see `elastic_form`.
-`text`: the text alone; only allowed titles compete; nothing collapses. Elasticsearch's plain
-`match`.
-"""
-
 
 _Found = Found[tantivy.DocAddress]
 _Clause = tuple[Occur, tantivy.Query]

@@ -19,6 +19,16 @@ SOURCE_FIELDS = ("id", "title", "paragraph_text", "url", "is_abstract", "paragra
 DocumentType = Literal["title", "paragraph_text", "title_paragraph_text"]
 """What is searched: page titles, passages by text, or passages by text and title."""
 
+Form = Literal["paper", "official", "text"]
+"""How a query is asked.
+
+`paper`: text and title are searched with the same words; only allowed titles compete; of
+passages with the same text the best stays.
+`official`: the released code's search, traps included.
+`text`: the text alone; only allowed titles compete; nothing collapses. Elasticsearch's plain
+`match`.
+"""
+
 Item = TypeVar("Item")
 
 

@@ -23,7 +23,7 @@ from multihop.errors import BadInput, MultihopError
 from multihop.metrics import Mean, Metric, mean, metric, money
 from multihop.strategies import RunBudget
 from multihop.text import Json, Question, json_object
-from multihop.trace import Strategy, Trace, trace
+from multihop.trace import Strategy, Trace, route_of, trace
 
 # --- Running --------------------------------------------------------------------------------
 
@@ -494,6 +494,7 @@ class Report:
         cut: Finished questions with a call that `max_tokens` cut off.
         failures: The first failures: question id and error.
         prices: By model, what the row `money` was reckoned with; None where it was not.
+        routes: How often a router chose each strategy; empty where none was asked.
     """
 
     run: str
@@ -507,6 +508,7 @@ class Report:
     cut: int
     failures: tuple[tuple[str, str], ...] = ()
     prices: Mapping[str, Json] | None = field(default=None, hash=False)
+    routes: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def missing(self) -> int:
@@ -527,6 +529,7 @@ class Report:
                 for name, m in self.means.items()
             },
             "stops": dict(self.stops),
+            **({"routes": dict(self.routes)} if self.routes else {}),
             "without_answer": self.without_answer,
             "cut": self.cut,
             "failures": [{"id": name, "error": error} for name, error in self.failures],
@@ -572,6 +575,7 @@ def score(
     measures.update(more or {})
     values: dict[str, list[float | None]] = {name: [] for name in measures}
     stops: Counter[str] = Counter()
+    routes: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
     models: dict[str, None] = {}
     done = without_answer = cut = failed = 0
@@ -584,6 +588,7 @@ def score(
             continue
         done += 1
         stops[answer.stop] += 1
+        routes.update(route for step in run.steps if (route := route_of(step)))
         without_answer += not answer.text
         cut += any("length" in call.finishes for call in run.calls)
         models.update(dict.fromkeys(call.model for call in run.calls))
@@ -608,6 +613,7 @@ def score(
         failed=failed,
         means=means,
         stops=dict(stops.most_common()),
+        routes=dict(routes.most_common()),
         without_answer=without_answer,
         cut=cut,
         failures=tuple(failures),

@@ -32,14 +32,24 @@ wrote nothing; `no_gain`: the chain repeated itself or searching found nothing n
 """
 
 Kind = Literal[
-    "", "follow-up", "intermediate answer", "action", "observation", "draft", "chain", "vote"
+    "",
+    "follow-up",
+    "intermediate answer",
+    "action",
+    "observation",
+    "draft",
+    "chain",
+    "vote",
+    "route",
+    "query",
 ]
 """What a thought is, where a strategy writes more than sentences of a chain.
 
 Empty: a sentence of the chain. `follow-up`, `intermediate answer`: a smaller question and what was
 read for it; `action`, `observation`: what a model does and what it is told; `draft`: an answer of a
 round that is not the last; `chain`: where one of several chains begins; `vote`: its answer, and
-what came of them all.
+what came of them all; `route`: the strategy that a router chose; `query`: what is searched for,
+where that is no sentence of a chain.
 """
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
@@ -228,6 +238,13 @@ def searches_of(step: Step) -> tuple[Search, ...]:
     if isinstance(step, Search):
         return (step,)
     return step.searches if isinstance(step, Titles) else ()
+
+
+def route_of(step: Step) -> str:
+    """The strategy that a step tells was chosen; empty for every other step."""
+    if isinstance(step, Thought) and step.kind == "route":
+        return step.text.partition(" ")[0]
+    return ""
 
 
 class Strategy(Protocol):

@@ -8,11 +8,11 @@ import pytest
 
 from multihop import runs
 from multihop.errors import BadInput
-from multihop.strategies.adaptive_rag import AdaptiveRAG, route_of
+from multihop.strategies.adaptive_rag import AdaptiveRAG
 from multihop.strategies.router import LinearRouter, PromptedRouter, features
 from multihop.testing import ScriptedLM
 from multihop.text import Question
-from multihop.trace import Answer, LMCall, Strategy, Tokens, Trace, trace
+from multihop.trace import Answer, LMCall, Strategy, Tokens, Trace, route_of, trace
 from multihop.training import router as training
 
 
@@ -180,3 +180,18 @@ async def test_by_name_it_is_made_of_the_three_strategies_and_a_routers_file(tmp
     assert found.searches == ()
     hard = await trace(strategy, Question("Was Ada Stone born where Tom Reed died?"))
     assert len(hard.searches) == 1
+
+
+async def test_a_report_tells_the_share_of_each_route_and_a_route_is_no_step(tmp_path) -> None:
+    from multihop import evaluation
+    from multihop.cli import report
+
+    questions = [
+        Question(text, id=str(n), answers=("x",))
+        for n, text in enumerate([*EASY[:3], "Was Ada Stone born where Tom Reed died?"])
+    ]
+    await evaluation.evaluate(questions, AdaptiveRAG(LINEAR, STRATEGIES), tmp_path / "run")
+    told = evaluation.score(tmp_path / "run")
+    assert told.routes == {"nor": 3, "ircot": 1}
+    assert told.means["steps"].value == 0
+    assert ("routed to nor %", ["75.0"]) in report.rows([told])

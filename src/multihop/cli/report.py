@@ -58,6 +58,10 @@ def rows(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
         (f"stopped: {stop}", [str(report.stops.get(stop, 0)) for report in reports])
         for stop in stops
     ]
+    routes = dict.fromkeys(route for report in reports for route in report.routes)
+    found += [
+        (f"routed to {route} %", [_share(report, route) for report in reports]) for route in routes
+    ]
     counts: list[tuple[str, Callable[[Report], int]]] = [
         ("finished", lambda report: report.finished),
         ("without an answer", lambda report: report.without_answer),
@@ -70,6 +74,11 @@ def rows(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
         if name == "finished" or any(numbers):
             found.append((name, [str(number) for number in numbers]))
     return found
+
+
+def _share(report: Report, route: str) -> str:
+    chosen = sum(report.routes.values())
+    return f"{100 * report.routes.get(route, 0) / chosen:.1f}" if chosen else "-"
 
 
 def markdown(reports: Sequence[Report]) -> str:

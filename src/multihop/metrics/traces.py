@@ -193,9 +193,13 @@ def passages(trace: Trace) -> float:
     return len(trace.collected)
 
 
+BESIDE = frozenset({"observation", "chain", "vote", "route"})
+"""Kinds of thoughts that are no step of reasoning: nothing was asked or decided there."""
+
+
 def steps(trace: Trace) -> float:
-    """How many sentences the chain has; 0 for strategies that read at once."""
-    return len(trace.thoughts)
+    """How many sentences the chain has, or turns; 0 for strategies that read at once."""
+    return sum(thought.kind not in BESIDE for thought in trace.thoughts)
 
 
 def searches(trace: Trace) -> float:

@@ -16,9 +16,6 @@ from multihop.strategies.writing import Demonstrations
 from multihop.text import Json, Question
 from multihop.trace import Step, Strategy, Thought
 
-ROUTED = "Route:"
-"""Begins the step that tells the route; it is what `Thought.forced` says."""
-
 
 @dataclass(frozen=True)
 class AdaptiveRAG:
@@ -51,17 +48,10 @@ class AdaptiveRAG:
             )
         shares = ", ".join(f"{name} {share:.2f}" for name, share in route.shares.items())
         why = route.reason or shares
-        yield Thought(f"{route.name} ({why})" if why else route.name, route.call, ROUTED)
+        yield Thought(f"{route.name} ({why})" if why else route.name, route.call, kind="route")
         async with aclosing(self.strategies[route.name].steps(question)) as steps:
             async for step in steps:
                 yield step
-
-
-def route_of(step: Step) -> str:
-    """The strategy that a step tells was chosen; empty for every other step."""
-    if isinstance(step, Thought) and step.forced == ROUTED:
-        return step.text.partition(" ")[0]
-    return ""
 
 
 PROMPTED = "prompted"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from multihop.lms.base import LanguageModel
 from multihop.retrievers.base import Retriever
 from multihop.strategies.budget import Budget
-from multihop.trace import LMCall, Step, Thought
+from multihop.trace import Kind, LMCall, Step, Thought
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Session:
         self.tell(step)
         return len(self.steps) - 1
 
-    def think(self, text: str, call: LMCall) -> int:
+    def think(self, text: str, call: LMCall, kind: Kind = "") -> int:
         """Put what an LM wrote into the stream."""
-        return self.take(Thought(text, call))
+        return self.take(Thought(text, call, kind=kind))
 
     def branched(self, number: int, temperature: float) -> "Session":
         """A copy for one branch: other seeds, the same stream."""

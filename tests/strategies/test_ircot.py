@@ -128,6 +128,33 @@ async def test_an_empty_sentence_ends_the_chain_and_the_reader_still_answers():
     assert run.answer.text == "Germany"
 
 
+async def test_a_trained_model_that_writes_nothing_waits_for_what_stands_further_down():
+    pages = [Passage(f"p{n}", f"Page {n}", f"Page {n} is long.") for n in range(4)]
+    first, needed = "In country was Lost Gravity made?", "The country of Mack Rides is needed."
+    retriever = ScriptedRetriever({first: [LOST_GRAVITY], needed: [*pages, MACK_RIDES]})
+    told, answer = "Mack Rides is from Germany.", "So the answer is: Germany."
+    lm = ScriptedLM(needed, "", "", told, answer, answer)
+    run = await trace(ircot(lm, retriever, preset="trained", k=2, max_passages=9), QUESTION)
+    assert [(s.query, len(s.hits), s.kept) for s in run.searches] == [
+        (first, 1, ("lg",)),
+        (needed, 2, ("p0", "p1")),
+        (needed, 4, ("p2", "p3")),
+        (needed, 5, ("mr",)),
+        ("Mack Rides is from Germany.", 0, ()),
+    ]
+    assert run.answer.stop == "answered"
+    assert lm.prompts[3].endswith("A: The country of Mack Rides is needed.")
+
+
+async def test_waiting_ends_and_a_first_sentence_without_words_ends_the_chain_at_once():
+    lm = ScriptedLM("It is needed.", "", "", "", "So the answer is: Peru.")
+    run = await trace(ircot(lm, preset="trained"), QUESTION)
+    assert run.answer.stop == "empty"
+    assert [thought.text for thought in run.thoughts] == ["It is needed.", "", "", ""]
+    run = await trace(ircot(ScriptedLM("", "So the answer is: Peru."), preset="trained"), QUESTION)
+    assert (run.answer.stop, len(run.thoughts)) == ("empty", 1)
+
+
 async def test_an_empty_answer_has_a_reason():
     lm = ScriptedLM("So the answer is: Germany.", "", "")
     run = await trace(ircot(lm), QUESTION)

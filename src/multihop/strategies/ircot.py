@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from multihop.retrievers.base import Retriever
 from multihop.strategies.budget import Budget
 from multihop.strategies.collect import Collected, look_up
-from multihop.strategies.rules import Preset
+from multihop.strategies.rules import Preset, waiting
 from multihop.strategies.titles import propose_titles
 from multihop.strategies.writing import Writer
 from multihop.text import Json, Question
@@ -78,9 +78,11 @@ class IRCoT:
             taken.append(proposed)
 
         while stop is None:
-            # Retrieve: with the question, later with the newest sentence.
+            # Retrieve: with the question, later with the newest sentence; further down the same
+            # ranking when the model waits for what the sentence asks for.
             query = preset.query(question.text, thoughts)
-            search = await look_up(self.retriever, query, self.k, collected, titles)
+            depth = self.k * (1 + waiting(thoughts))
+            search = await look_up(self.retriever, query, depth, collected, titles)
             yield search
 
             # Reason: over everything collected; the first new sentence counts.

@@ -121,6 +121,11 @@ def repeats(thoughts: Sequence[str]) -> bool:
     return bool(last) and last in before
 
 
+def waiting(thoughts: Sequence[str]) -> int:
+    """How many sentences at the end of a chain are empty."""
+    return next((n for n, text in enumerate(reversed(thoughts)) if text), len(thoughts))
+
+
 # --- Presets --------------------------------------------------------------------------------
 
 Eviction = Literal["first", "fifo"]
@@ -161,6 +166,9 @@ class Preset:
         stop_early: The reason step ends generation when its first sentence is complete. What
             is kept stays the same; the release writes the whole chain and keeps one sentence.
         reader: The reader used unless told otherwise.
+        waits: How many times in a row the model may write nothing: it waits for what its last
+            sentence asks for, and the same query is asked further down its ranking. 0: a
+            sentence without words ends the chain.
     """
 
     name: str
@@ -187,6 +195,7 @@ class Preset:
     mended: bool = False
     stop_early: bool = True
     reader: Reader = "cot"
+    waits: int = 0
 
     def split(self, text: str) -> list[str]:
         """Sentences of a completion."""
@@ -196,7 +205,7 @@ class Preset:
         """Whether the chain ends here, and why."""
         if self.stated(thoughts[-1]) is not None:
             return "answered"
-        if not thoughts[-1]:
+        if not thoughts[-1] and (len(thoughts) == 1 or waiting(thoughts) > self.waits):
             return "empty"
         if self.mended and repeats(thoughts):
             return "no_gain"
@@ -290,10 +299,12 @@ TRAINED = replace(
     words=70,
     shots=0,
     read_instruction=OFFICIAL_FLAN.read_instruction,
+    waits=2,
 )
 """Ours, for a model that was taught the loop: no demonstrations, shorter passages, and fewer of
-them, for its sentences name what they look for. Only the direct reader has an instruction, which
-tells its prompts from the loop's."""
+them, for its sentences name what they look for. It has learned to write no more once it has said
+what is needed, so writing nothing is waiting for it. Only the direct reader has an instruction,
+which tells its prompts from the loop's."""
 
 _PRESETS = {
     ("official", "codex"): OFFICIAL,

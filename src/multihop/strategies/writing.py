@@ -122,6 +122,7 @@ class Writer:
             "generation": preset.generation,
             "splitter": preset.splitter,
             "stop_early": preset.stop_early,
+            **({"waits": preset.waits} if preset.waits else {}),
             "eviction": self.eviction,
         }
 
@@ -137,7 +138,7 @@ class Writer:
             question,
             passages,
             self.demonstrations.cot,
-            chain=" ".join(thoughts),
+            chain=" ".join(thought for thought in thoughts if thought),
             instruction=self.preset.reason_instruction,
         )
         until = enough(self.preset.split) if self.preset.stop_early else None

@@ -70,6 +70,7 @@ DATASETS: dict[str, str] = {
 STRATEGIES: dict[str, str] = {
     "dsp": "multihop.strategies.dsp.making:make",
     "adaptive-rag": "multihop.strategies.adaptive_rag:make",
+    "im-rag": "multihop.strategies.im_rag.making:make",
     "self-consistency": "multihop.composed:self_consistency",
 }
 """Those beside the ones of `multihop.strategies`, which are there at once."""
@@ -368,6 +369,8 @@ def _read(text: str, hint: object, where: str) -> object:
         return text
     if Path in origins:
         return Path(text)
+    if Reranker in origins:
+        return None if text == "none" else open_reranker(text)
     if tuple in origins:
         return tuple(text.split(","))
     try:

@@ -1,9 +1,11 @@
 """The options that choose parts, shared by every verb that runs strategies."""
 
+import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +20,7 @@ from multihop.lms.store import ReplyStore
 from multihop.retrievers.base import Retriever
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.strategies import PRESETS, Demonstrations
+from multihop.strategies.im_rag import making as im_rag
 from multihop.strategies.official import open_demonstrations
 from multihop.text import Json, Question
 from multihop.trace import Strategy
@@ -200,7 +203,23 @@ class Parts:
     @property
     def _model_options(self) -> dict[str, str]:
         exact = self.reproducible and self.model.startswith("local:")
-        return {**self.model_options, **({"reproducible": "true"} if exact else {})}
+        return {
+            **self.model_options,
+            **self._adapters_of_strategy(),
+            **({"reproducible": "true"} if exact else {}),
+        }
+
+    def _adapters_of_strategy(self) -> dict[str, str]:
+        """IM-RAG's own adapters, for a model that loads adapters itself."""
+        folder = self.strategy_options.get("adapters")
+        loads = self.model.partition(":")[0] in names.LOADING
+        if "im-rag" not in self.strategies or not folder or not loads:
+            return {}
+        if "adapters" in self.model_options:
+            return {}
+        single = self.strategy_options.get("policy") == "single"
+        found = im_rag.loadable(Path(folder), "single" if single else "two")
+        return {"adapters": json.dumps({name: str(each.folder) for name, each in found.items()})}
 
     @property
     def _fused(self) -> bool:
@@ -278,8 +297,8 @@ _OPTIONS = [
         default="ircot",
         show_default=True,
         help="ircot, oner, nor, self-ask, react, decomp, iter-retgen, dsp, adaptive-rag, "
-        "self-consistency, or one that another package brings; eval takes several, parted by "
-        "commas.",
+        "self-consistency, im-rag, or one that another package brings; eval takes several, "
+        "parted by commas.",
     ),
     click.option(
         "--preset",

@@ -40,12 +40,18 @@ class Prompt:
             assistant turn, with that turn's text in place of `{chain}`.
         shared: How many characters at the beginning of `text` come again in other prompts
             (the demonstrations). A backend may keep them evaluated; it never changes the text.
+        ids: Token ids of the first `covered` characters, as they were evaluated or written
+            before. What a model has written is not always what its tokenizer makes of the text;
+            a backend that reads them (`slotted`) goes on from its own tokens.
+        covered: How many characters of `text` the ids stand for.
     """
 
     text: str
     turns: tuple[Turn, ...] = ()
     ask_next: str = "{chain}"
     shared: int = 0
+    ids: tuple[int, ...] = ()
+    covered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class Piece:
             be asked otherwise has not failed.
         warnings: What could not be asked as wanted, in words; on the first piece.
         ids: Token ids of `text`, where the backend tells them.
+        prompt_ids: Token ids of the prompt, on a sample's first piece, where the backend tells.
         fused: Read from an earlier call's stream instead of asked for; on every piece. Where the
             rest had to be asked for after all, its pieces are not, and so the call is not: the
             text read before was then compared with that of its own request.
@@ -117,6 +124,7 @@ class Piece:
     retries: int = 0
     warnings: tuple[str, ...] = ()
     ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
     fused: bool = False
     replayed: bool = False
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from multihop.errors import BadInput, ContextTooLong, LMRefused, LMUnavailable, MissingExtra
 from multihop.lms.adapters import Adapter, resolved
-from multihop.lms.base import Finish, Piece, Request
+from multihop.lms.base import Finish, Piece, Prompt, Request
 from multihop.lms.digest import file_digest, folder_digests
 from multihop.lms.gguf import DEFAULT, find_model
 from multihop.lms.stops import StopCutter
@@ -139,6 +139,8 @@ class SlottedLM:
         self.window = window or min(longest, 4096)
         self._line: list[_Sequence] = []
         self._places = [_Slot() for _ in range(slots)]
+        self._given: Any = None
+        self._inside: frozenset[str] = frozenset()
         self._model: Any = None
         self._evaluator: Any = None
         self._switched: str | None = ""  # to no adapter yet, nor to the model alone
@@ -146,6 +148,34 @@ class SlottedLM:
         self._lock = threading.Lock()
         self._running = False
         self._clock = 0
+
+    @classmethod
+    def over(
+        cls,
+        model: Any,
+        folder: str,
+        *,
+        slots: int = 16,
+        window: int | None = None,
+        adapters: Sequence[str] = (),
+    ) -> "SlottedLM":
+        """A model that is in memory already, and whose weights may change between calls.
+
+        Args:
+            model: Of transformers, loaded with the attention `ragged.NAME`.
+            folder: Where its tokenizer is read, named as for the class.
+            slots: Sequences at a time.
+            window: As for the class.
+            adapters: Names that requests may use; the weights are taken to hold them.
+        """
+        found = cls(folder, slots=slots, window=window)
+        found._given = model
+        found._inside = frozenset(adapters)
+        return found
+
+    async def forget(self) -> None:
+        """Drop all keys and values: the weights have changed."""
+        await self.aclose()
 
     @property
     def identity(self) -> Mapping[str, Json]:
@@ -178,10 +208,10 @@ class SlottedLM:
             ContextTooLong: Prompt and `max_tokens` exceed the window.
             LMUnavailable: The device has no memory left.
         """
-        if request.adapter is not None and request.adapter not in self.adapters:
-            known = ", ".join(self.adapters) or "none"
+        if request.adapter is not None and request.adapter not in {*self.adapters, *self._inside}:
+            known = ", ".join((*self.adapters, *self._inside)) or "none"
             raise LMRefused(f"{self.name} has no adapter {request.adapter!r}. Loaded: {known}.")
-        ids: list[int] = self._tokenizer(request.prompt.text)["input_ids"]
+        ids = self._encoded(request.prompt)
         if not ids:
             raise LMRefused(f"{self.name}: the prompt is empty.")
         needed = len(ids) + request.max_tokens
@@ -218,6 +248,20 @@ class SlottedLM:
             return []
         encoded = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         return [len(ids) for ids in encoded]
+
+    def _encoded(self, prompt: Prompt) -> list[int]:
+        """The prompt's token ids; those that it brings are taken as they are."""
+        if not prompt.ids:
+            whole: list[int] = self._tokenizer(prompt.text)["input_ids"]
+            return whole
+        rest = prompt.text[prompt.covered :]
+        more = self._tokenizer(rest, add_special_tokens=False)["input_ids"] if rest else []
+        return [*prompt.ids, *more]
+
+    def text_of(self, before: Sequence[int], ids: Sequence[int]) -> str:
+        """The text that token ids add after others."""
+        tail = list(before[-_TAIL:])
+        return self._decode(tail + list(ids))[len(self._decode(tail)) :]
 
     async def token_ids(self, text: str) -> list[int]:
         """The ids that a prompt of this text is evaluated as."""
@@ -310,6 +354,11 @@ class SlottedLM:
         dtype = getattr(torch, self._dtype or ("float32" if device == "cpu" else "bfloat16"))
         if self._threads:
             torch.set_num_threads(self._threads)
+        if self._given is not None:
+            self._model = self._given.eval()
+            self._switched, self._merged, self._mixed = "", False, False
+            self._evaluator = ragged.Slots(self._model, self.slots, self.window)
+            return
         model, _ = load_causal(self._model_name, dtype, ragged.NAME)
         if self.adapters:
             model = self._adapted(model)
@@ -462,7 +511,10 @@ class SlottedLM:
         elif finish:
             text += sequence.cutter.finish()
         counts = Tokens(sequence.prompt, sequence.cached, written)
-        piece = Piece(text, sequence.number, finish, logprobs, counts, ids=(token,))
+        first = tuple(sequence.ids[: sequence.prompt]) if written == 1 else ()
+        piece = Piece(
+            text, sequence.number, finish, logprobs, counts, ids=(token,), prompt_ids=first
+        )
         sequence.tell(piece)
         if finish:
             sequence.open = False

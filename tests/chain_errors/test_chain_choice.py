@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from runs_of_chains import ANSWER, LOST, MACK, RIGHT, WRONG, folder, loop, once, two_runs
 
 from multihop.chain_errors import choose
 from multihop.chain_errors.chains import sentences_of
 from multihop.errors import BadInput
 from multihop.text import Passage
 from multihop.trace import Answer, Thought
+from runs_of_chains import ANSWER, LOST, MACK, RIGHT, WRONG, folder, loop, once, two_runs
 
 
 def texts(trace, source="auto"):

@@ -5,12 +5,12 @@ import csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs_of_chains import ANSWER, RIGHT, WRONG, folder, loop, two_runs
 
 from multihop.chain_errors import by_overlap, choose, marks, read_sheet, write_sheet
 from multihop.chain_errors.sheet import COLUMNS, _plain, _text
 from multihop.errors import BadInput
 from multihop.text import Passage
+from runs_of_chains import ANSWER, RIGHT, WRONG, folder, loop, two_runs
 
 
 def records(path):

@@ -315,6 +315,7 @@ class Opening:
             max_steps=system.max_steps or None,
             max_passages=system.max_passages or None,
             demonstrations=demonstrations(laid_out, cell),
+            train=None,  # its file stands among the options
             strategy_options=options,
             calls=model.calls,
             fuse=model.fuse,

@@ -125,6 +125,36 @@ def test_scores_follow_the_formula(folder):
         assert {h.passage.id: h.score for h in hits} == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("weight", [0, 0.3, 1, 2.5])
+async def test_words_in_the_title_count_as_they_are_weighted(folder, weight):
+    corpus = [
+        Passage(str(n), WORDS[n % len(WORDS)], " ".join([*WORDS[n % 5 :], f"word{n}"]))
+        for n in range(30)
+    ]
+    build_index(corpus, folder)
+    query = "coaster rides river"
+    by_text, by_title = lucene(corpus, query, "text"), lucene(corpus, query, "title")
+    expected = {i: by_text.get(i, 0) + weight * by_title.get(i, 0) for i in by_text | by_title}
+    [hits] = await BM25(folder, title_weight=weight).search([Query(query)], 60)
+    assert {h.passage.id: h.score for h in hits} == pytest.approx(
+        {i: score for i, score in expected.items() if score}, rel=1e-5
+    )
+    limited = [Query(query, titles=("coaster",)), Query("coaster", by_title=True)]
+    [allowed, page] = await BM25(folder, title_weight=weight).search(limited, 60)
+    assert {h.score for h in allowed} <= {h.score for h in hits}
+    assert len(page) == 1
+
+
+def test_title_weights_that_mean_nothing_are_refused(folder):
+    build_index(passages("a b"), folder)
+    for weight in (-1, math.nan, math.inf):
+        with pytest.raises(BadInput, match="title_weight is"):
+            BM25(folder, title_weight=weight)
+    for form in ("official", "text"):
+        with pytest.raises(BadInput, match=f"the form '{form}' has none"):
+            BM25(folder, form, title_weight=2)
+
+
 # --- Order and duplicates --------------------------------------------------------------------
 
 

@@ -1,15 +1,23 @@
 """What every retriever keeps. A new one joins by a line in `RETRIEVERS`."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from search_server import Answer, Server, serving
 
 from multihop.retrievers.base import Retriever
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
-from multihop.testing import TitleRetriever
+from multihop.retrievers.fusion import combmnz
+from multihop.retrievers.http import HttpRetriever
+from multihop.retrievers.hybrid import Hybrid, Member
+from multihop.retrievers.rerank import Reranked
+from multihop.retrievers.rerank_endpoint import EndpointReranker
+from multihop.retrievers.rerank_lm import ListwiseReranker, YesNoReranker
+from multihop.retrievers.wire import Identity
+from multihop.testing import ScriptedLM, TitleRetriever
 from multihop.text import Passage, Query
 
 CORPUS = (
@@ -19,6 +27,7 @@ CORPUS = (
     Passage("d", "", "A passage without a title tells of Lost Gravity too."),
     Passage("e", "Odd \x00 \ud800 \U0001f600", "Gravity \x00 \udfff \U0001f600 שלום " + "x" * 99),
     Passage("f", "Empty", ""),
+    Passage("g", "Endless", "lorem ipsum " * 90_000),
 )
 
 
@@ -27,22 +36,66 @@ RETRIEVERS: dict[str, Callable[[Path], Retriever]] = {
     "bm25 official": lambda index: BM25(index, "official"),
     "bm25 text": lambda index: BM25(index, "text"),
     "batched": lambda index: BatchedRetriever(BM25(index)),
+    "bm25 title weight": lambda index: BM25(index, title_weight=2.5),
+    "hybrid": lambda index: Hybrid([Member(BM25(index)), Member(BM25(index, "text"), 0.5)]),
+    "hybrid of scores": lambda index: Hybrid(
+        [Member(BM25(index)), Member(BM25(index, "official"))], fuse=combmnz
+    ),
+    "http": lambda index: HttpRetriever(served(index).url),
+    "listwise": lambda index: Reranked(
+        BM25(index), ListwiseReranker(ScriptedLM(respond=lambda _: "[2] > [3]"), window=3, stride=2)
+    ),
+    "yes-no": lambda index: Reranked(
+        BM25(index), YesNoReranker(ScriptedLM(respond=lambda _: "Perhaps."))
+    ),
+    "endpoint": lambda index: Reranked(
+        BM25(index), EndpointReranker(served(index).url + "/rerank")
+    ),
+    "batched and reranked": lambda index: BatchedRetriever(
+        Reranked(BM25(index), ListwiseReranker(ScriptedLM(respond=lambda _: "[2]")))
+    ),
     "titles": lambda _: TitleRetriever(*(p for p in CORPUS if p.title)),
 }
+SERVERS: dict[Path, Server] = {}
+
+
+def served(index: Path) -> Server:
+    """A server of the index, and of a reranker that prefers what is long."""
+    if index not in SERVERS:
+        retriever = BM25(index)
+        manifest = retriever.manifest
+        search = serving(retriever, Identity("", manifest.passages, manifest.content_hash))
+
+        def respond(method: str, path: str, body: dict) -> Answer:
+            if not path.endswith("/rerank"):
+                return search(method, path, body)
+            scores = [len(text) for text in body["documents"]]
+            return Answer(
+                {"results": [{"index": n, "relevance_score": s} for n, s in enumerate(scores)]}
+            )
+
+        SERVERS[index] = Server(respond)
+    return SERVERS[index]
+
+
 LIMITS_TITLES = [name for name in RETRIEVERS if name != "titles"]
 GRAVITY = Query("Lost Gravity of Mack Rides")  # both titles, and words of four texts
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("contract") / "index"
     build_index(CORPUS, folder)
-    return folder
+    yield folder
+    if server := SERVERS.pop(folder, None):
+        server.close()
 
 
 @pytest.fixture(params=RETRIEVERS)
-def retriever(request: pytest.FixtureRequest, index: Path) -> Retriever:
-    return RETRIEVERS[request.param](index)
+async def retriever(request: pytest.FixtureRequest, index: Path) -> AsyncIterator[Retriever]:
+    found = RETRIEVERS[request.param](index)
+    yield found
+    await found.aclose()
 
 
 def test_it_is_a_retriever_with_a_name(retriever):
@@ -83,6 +136,11 @@ async def test_passages_come_back_as_they_were_given(retriever):
         assert hit.passage == given[hit.passage.id]
 
 
+async def test_a_passage_of_a_megabyte_is_found_and_whole(retriever):
+    [hits] = await retriever.search([Query("endless lorem")], 1)
+    assert [hit.passage for hit in hits] == [CORPUS[-1]]
+
+
 async def test_rankings_stand_in_the_order_of_the_queries_repeats_included(retriever):
     queries = [GRAVITY, Query("zzz"), GRAVITY, Query("Mack Rides")]
     rankings = await retriever.search(queries, 2)
@@ -113,8 +171,10 @@ async def test_closing_twice_is_harmless(retriever):
 
 
 @pytest.fixture(params=LIMITS_TITLES)
-def limiting(request: pytest.FixtureRequest, index: Path) -> Retriever:
-    return RETRIEVERS[request.param](index)
+async def limiting(request: pytest.FixtureRequest, index: Path) -> AsyncIterator[Retriever]:
+    found = RETRIEVERS[request.param](index)
+    yield found
+    await found.aclose()
 
 
 async def test_titles_limit_a_search_case_and_outer_blanks_aside(limiting):

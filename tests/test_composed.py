@@ -210,3 +210,22 @@ def test_ask_counts_the_calls_of_a_reranker(folder, multihop):
     steps = [json.loads(line) for line in done.out.splitlines()]
     assert "rerank" in done.out, done.err
     assert steps
+
+
+def test_a_run_records_what_a_file_says_so_that_another_file_is_another_run(folder, multihop):
+    script, questions = f"scripted:{folder}/script.json", folder / "questions.jsonl"
+    questions.write_text('{"question": "Where is the Danube?", "answers": ["x"]}\n')
+    arguments = ("eval", str(questions), "-m", script, "-s", "oner", "--into", str(folder / "run"))
+    file = folder / "hybrid.toml"
+    for weight, code in (("1", 0), ("1", 0), ("2", 2)):
+        file.write_text(f"""
+[[retriever]]
+name = "bm25:{folder}/a"
+options = {{ form = "text" }}
+[[retriever]]
+name = "bm25:{folder}/b+c"
+weight = {weight}
+""")
+        done = multihop(*arguments, "--retriever", f"hybrid:{file}")
+        assert done.code == code, done.err
+    assert "parts.retriever.members" in done.err

@@ -166,7 +166,10 @@ def hybrid(
                 replace(t, weight=_weight(w, where)) for t, w in zip(tables, each, strict=True)
             )
         fuse, label = _fuse(settings, tables, where)
-        members = [Member(t.open(), t.weight, t.depth or settings.depth) for t in tables]
+        members = [
+            Member(t.open(), t.weight, t.depth or settings.depth, names.told(t.options))
+            for t in tables
+        ]
     return Hybrid(members, fuse=fuse, label=label, same_corpus=settings.same_corpus)
 
 
@@ -198,7 +201,8 @@ def rerank(
             )
         ordering = names.open_reranker(reranker.name, {**reranker.options, **options})
         retriever = names.open_retriever(searching.name, searching.options)
-    return Reranked(retriever, ordering, depth=said.depth if depth is None else depth)
+    most = said.depth if depth is None else depth
+    return Reranked(retriever, ordering, depth=most, options=names.told(searching.options))
 
 
 def listwise(

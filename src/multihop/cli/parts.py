@@ -188,12 +188,14 @@ class Parts:
             lm: From `opened_model`, likewise.
         """
         manifest = getattr(retriever.inner, "manifest", None) if retriever else None
+        identity = getattr(retriever.inner, "identity", None) if retriever else None
         return Opened(
             {name: self.make(name, retriever, lm) for name in self.strategies},
             {
                 "model_options": names.told(self._model_options),
                 "retriever_options": names.told(self.retriever_options),
                 "corpus": getattr(manifest, "content_hash", None),
+                **({"retriever": dict(identity)} if identity else {}),
                 "fuse": self._fused,
                 "reproducible": self.reproducible,
             },
@@ -231,10 +233,14 @@ def open_lm(
     options: Mapping[str, str] | None = None,
     adapter: Adapter | str | None = None,
 ) -> LanguageModel:
-    """Open a model, and tell on stderr when it writes its weights anew: that takes seconds."""
-    telling = logging.getLogger("multihop.lms.repacked")
-    telling.addHandler(_ON_STDERR)
-    telling.setLevel(logging.INFO)
+    """Open a model, and tell on stderr what takes long before the first answer.
+
+    That is to write a model's weights anew, and to make demonstrations.
+    """
+    for work in ("multihop.lms.repacked", "multihop.strategies.dsp"):
+        telling = logging.getLogger(work)
+        telling.addHandler(_ON_STDERR)
+        telling.setLevel(logging.INFO)
     card = adapter if isinstance(adapter, Adapter) else None
     return names.open_lm(name, options, adapter=card)
 

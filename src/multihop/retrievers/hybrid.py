@@ -1,8 +1,8 @@
 """Several retrievers asked at once, their rankings fused into one."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -22,11 +22,13 @@ class Member:
         retriever: Who searches.
         weight: How much its ranking counts; not below 0. With 0 it is not asked.
         depth: Hits asked of it; more when more are wanted in the end.
+        options: What it was opened with; for records.
     """
 
     retriever: Retriever
     weight: float = 1.0
     depth: int = 100
+    options: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Hybrid:
@@ -79,7 +81,8 @@ class Hybrid:
                     "name": member.retriever.name,
                     "weight": member.weight,
                     "depth": member.depth,
-                    **getattr(member.retriever, "identity", {}),
+                    "options": dict(member.options),
+                    "parts": dict(getattr(member.retriever, "identity", {})),
                 }
                 for member in members
             ],

@@ -1,6 +1,6 @@
 """A retriever whose best hits are put into a better order by somebody else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from multihop.errors import BadInput, RetrieverError
@@ -18,6 +18,7 @@ class Reranked:
         retriever: Who searches.
         reranker: Who orders what was found.
         depth: Hits that are ordered, at least 1; more when more are wanted in the end.
+        options: What the retriever was opened with; for records.
 
     Attributes:
         name: "rerank:RETRIEVER by RERANKER".
@@ -27,7 +28,14 @@ class Reranked:
         BadInput: `depth` is below 1.
     """
 
-    def __init__(self, retriever: Retriever, reranker: Reranker, *, depth: int = 50) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        reranker: Reranker,
+        *,
+        depth: int = 50,
+        options: Mapping[str, Json] | None = None,
+    ) -> None:
         if depth < 1:
             raise BadInput(f"depth is {depth}; rerank at least 1 hit.")
         self.retriever = retriever
@@ -36,6 +44,7 @@ class Reranked:
         self.name = f"rerank:{retriever.name} by {reranker.name}"
         self.identity: dict[str, Json] = {
             "depth": depth,
+            "options": dict(options or {}),
             "retriever": dict(getattr(retriever, "identity", {})),
             "reranker": dict(getattr(reranker, "identity", {})),
         }

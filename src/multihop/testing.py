@@ -10,7 +10,7 @@ from pathlib import Path
 from multihop.errors import BadInput, LMError, RetrieverError
 from multihop.lms.base import Finish, Piece, Request
 from multihop.lms.stops import StopCutter
-from multihop.text import Hit, Json, Passage, Query
+from multihop.text import Hit, Json, Passage, Query, meets
 from multihop.trace import Tokens
 
 
@@ -278,6 +278,7 @@ class TitleRetriever:
                 Hit(passage, 1.0)
                 for passage in self.passages
                 if passage.title and passage.title.lower() in query.text.lower()
+                if meets(passage.metadata, query.where)
             ][:k]
             for query in queries
         ]

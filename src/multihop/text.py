@@ -1,7 +1,7 @@
 """The nouns: passages, queries, hits and questions."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -29,6 +29,20 @@ class Passage:
     text: str
     metadata: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)
 
+    @property
+    def place(self) -> str:
+        """Where its source can be opened: "PATH#page=3", "PATH:LINE", a URL; or empty.
+
+        Taken from `path`, `page`, `line` and `url` of the metadata. The page is written as
+        browsers and PDF viewers take it.
+        """
+        path, page, line, url = map(self.metadata.get, ("path", "page", "line", "url"))
+        if not isinstance(path, str) or not path:
+            return url if isinstance(url, str) else ""
+        if type(page) is int:
+            return f"{path}#page={page}"
+        return f"{path}:{line}" if type(line) is int else path
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -40,11 +54,15 @@ class Query:
             returned; None means any passage. IIRC's loop searches so.
         by_title: Search page titles alone: the first passage of each page whose title
             matches best. IIRC's title mapping asks so.
+        where: Only passages whose metadata say this may be returned: pairs of a field and a
+            value, as `facets` writes them. Values of one field are alternatives; every field
+            named must agree. None or nothing allows any passage.
     """
 
     text: str
     titles: tuple[str, ...] | None = None
     by_title: bool = False
+    where: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,46 @@ class Question:
     kind: str = ""
     pinned: Passage | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)
+
+
+def facets(metadata: Mapping[str, Json]) -> set[tuple[str, str]]:
+    """What a passage can be chosen by: each field of its metadata with its value.
+
+    A text stands for itself; numbers, true, false and null are written as JSON writes them. A
+    list counts with each of its items, a field B inside a field A as A.B.
+    """
+    return set(_facets(metadata))
+
+
+def _facets(metadata: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    waiting: list[tuple[str, Json]] = list(metadata.items())
+    while waiting:  # no nesting is too deep
+        name, value = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(name, item) for item in value]
+        elif isinstance(value, Mapping):
+            waiting += [(f"{name}.{inner}", item) for inner, item in value.items()]
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def alternatives(where: Sequence[tuple[str, str]] | None) -> dict[str, set[str]]:
+    """The values that each field of `Query.where` may have."""
+    allowed: dict[str, set[str]] = {}
+    for name, value in where or ():
+        allowed.setdefault(name, set()).add(value)
+    return allowed
+
+
+def meets(metadata: Mapping[str, Json], where: Sequence[tuple[str, str]] | None) -> bool:
+    """Whether metadata say what `Query.where` asks for."""
+    if not where:
+        return True
+    there = facets(metadata)
+    return all(
+        any((name, value) in there for value in values)
+        for name, values in alternatives(where).items()
+    )
 
 
 def json_object(line: str, where: str, hint: str = "") -> dict[str, Json]:

@@ -17,7 +17,7 @@ from multihop.cli import parts
 from multihop.cli.render import Drawing, about, terminal, visible
 from multihop.datasets.questions import read_question
 from multihop.errors import BadInput, MultihopError
-from multihop.text import Json, Question, json_object
+from multihop.text import Json, Passage, Question, json_object
 from multihop.trace import Strategy, Trace, trace
 
 
@@ -225,9 +225,15 @@ def _short(result: Trace) -> dict[str, Json]:
         "stop": answer.stop if answer else None,
         "reason": answer.reason if answer else "",
         "error": result.error,
-        "passages": [{"id": p.id, "title": p.title} for p in answer.passages] if answer else [],
+        "passages": [_evidence(p) for p in answer.passages] if answer else [],
         "seconds": round(result.seconds, 3),
     }
+
+
+def _evidence(passage: Passage) -> dict[str, Json]:
+    """A passage, and where its source can be opened."""
+    told: dict[str, Json] = {"id": passage.id, "title": passage.title}
+    return {**told, "place": passage.place} if passage.place else told
 
 
 def _keep(path: Path, result: Trace) -> str:

@@ -92,6 +92,7 @@ class Drawing:
                 ("  from     " if place == 0 else "           ", "dim"),
                 (f"[{number}] ", "dim"),
                 (visible(passage.title) or visible(passage.id), ""),
+                (passage.place and f"  {visible(passage.place)}", "dim"),
             )
 
     def cost(self, trace: Trace) -> None:

@@ -47,6 +47,13 @@ WIDTH = 300
     metavar="TITLE",
     help="Search in this page only; may be repeated.",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only passages whose metadata say this, as page=3; may be repeated: values of one field "
+    "are alternatives, different fields must all agree.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a passage.")
 def search(
     *,
@@ -57,6 +64,7 @@ def search(
     k: int,
     form: str | None,
     titles: tuple[str, ...],
+    where: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Show the passages that a retriever finds for QUERY, best first."""
@@ -70,7 +78,8 @@ def search(
     options = parts.pairs("--retriever-option", retriever_options)
     if form:
         options["form"] = form
-    hits = asyncio.run(_search(Query(query, titles or None), name, options, k))
+    asked = Query(query, titles or None, where=tuple(map(_condition, where)) or None)
+    hits = asyncio.run(_search(asked, name, options, k))
     for warning in warnings_of(hits):
         click.echo(f"multihop: {visible(warning)}", err=True)
     if calls := calls_made(hits):
@@ -80,6 +89,13 @@ def search(
     for rank, hit in enumerate(hits, 1):
         click.echo(_record(rank, hit) if as_json else _lines(rank, hit))
     return 0
+
+
+def _condition(text: str) -> tuple[str, str]:
+    field, equals, value = text.partition("=")
+    if not (field and equals):
+        raise BadInput(f"--where {text}: expected FIELD=VALUE, as page=3.")
+    return field, value
 
 
 async def _search(query: Query, name: str, options: dict[str, str], k: int) -> list[Hit]:
@@ -101,6 +117,7 @@ def _record(rank: int, hit: Hit) -> str:
             "title": passage.title,
             "text": passage.text,
             "metadata": dict(passage.metadata),
+            "place": passage.place,
         }
     )
 
@@ -108,4 +125,5 @@ def _record(rank: int, hit: Hit) -> str:
 def _lines(rank: int, hit: Hit) -> str:
     passage = hit.passage
     head = f"{rank:>3}  {hit.score:8.4f}  {visible(passage.title) or '(no title)'}"
-    return f"{head}  [{visible(passage.id)}]\n     {snippet(passage.text, WIDTH)}"
+    place = passage.place and f"\n     {visible(passage.place)}"
+    return f"{head}  [{visible(passage.id)}]{place}\n     {snippet(passage.text, WIDTH)}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from multihop.errors import BadInput
 from multihop.text import Hit, Json, Passage, Query
 from multihop.trace import LMCall
 
@@ -39,6 +40,25 @@ def calls_made(ranking: Sequence[Hit]) -> tuple[LMCall, ...]:
 def warnings_of(ranking: Sequence[Hit]) -> tuple[str, ...]:
     """What a ranking has missed, in words; nothing for a plain list."""
     return ranking.warnings if isinstance(ranking, Ranking) else ()
+
+
+def refuse_where(name: str, queries: Sequence[Query]) -> None:
+    """For a retriever that cannot choose by metadata: say so, and search nothing.
+
+    Args:
+        name: The retriever's.
+        queries: What is asked.
+
+    Raises:
+        BadInput: One of them has a `where`.
+    """
+    for query in queries:
+        if query.where:
+            field, value = query.where[0]
+            raise BadInput(
+                f"{name}: cannot choose passages by metadata ({field}={value}). "
+                "Ask without, or search a BM25 index."
+            )
 
 
 def given_again(ranking: Sequence[Hit]) -> list[Hit]:

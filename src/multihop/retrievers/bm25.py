@@ -15,16 +15,17 @@ from typing import Literal, get_args
 import tantivy
 from tantivy import Occur
 
-from multihop.errors import BadInput, RetrieverError
+from multihop.errors import BadInput, IndexMismatch, RetrieverError
 from multihop.retrievers.bm25_index import (
     Manifest,
     all_passages,
     cores,
+    has_facets,
     open_index,
     passage_by_id,
     stored_passage,
 )
-from multihop.retrievers.bm25_rows import folded_key
+from multihop.retrievers.bm25_rows import facet_key, folded_key
 from multihop.retrievers.elastic_form import (
     BUFFER,
     Form,
@@ -33,7 +34,7 @@ from multihop.retrievers.elastic_form import (
     clean_titles,
 )
 from multihop.retrievers.english import analyze
-from multihop.text import Hit, Passage, Query
+from multihop.text import Hit, Passage, Query, alternatives
 
 _Found = Found[tantivy.DocAddress]
 _Clause = tuple[Occur, tantivy.Query]
@@ -81,6 +82,7 @@ class BM25:
         self._open: tantivy.Searcher | None
         self.manifest, self._engine, self._open = open_index(path)
         self._schema = self._engine.schema
+        self._has_facets = has_facets(self._engine)
 
     def __len__(self) -> int:
         """How many passages the index holds."""
@@ -107,10 +109,15 @@ class BM25:
 
         Raises:
             BadInput: `k` is below 1.
+            IndexMismatch: A query has a `where`, and the index is older than that.
             RetrieverError: The index was closed, or its files are gone.
         """
         if k < 1:
             raise BadInput(f"k is {k}; ask for at least 1 hit.")
+        if any(query.where for query in queries) and not self._has_facets:
+            raise IndexMismatch(
+                f"{self.name}: the index is older than choosing by metadata. Build it anew."
+            )
         found: list[list[Hit]] = [[]] * len(queries)
         waiting = deque(range(len(queries)))
 
@@ -156,9 +163,13 @@ class BM25:
             words += self._words("title", query.text, self.title_weight)
         # Words side by side, and nothing else, let the engine skip what cannot be among the best.
         clauses = [(Occur.Should, word) for word in words]
+        where = self._where(query)
         if self.form != "official":
             if query.titles is not None:
-                clauses = [(Occur.Must, _any(words)), (Occur.Must, self._one_of(query.titles))]
+                one_of = (Occur.Must, self._one_of(query.titles))
+                clauses = [(Occur.Must, _any(words)), one_of, *where]
+            elif where:
+                clauses = [(Occur.Must, _any(words)), *where]
             if self.form == "text":
                 return self._rank(searcher, clauses, k)
             return self._distinct(searcher, clauses, k, "text")
@@ -168,6 +179,8 @@ class BM25:
             clauses.append((Occur.Must, _any(self._words("title", titles[0]))))
         else:
             clauses += [(Occur.Should, word) for t in titles for word in self._words("title", t)]
+        if where:
+            clauses = [(Occur.Must, tantivy.Query.boolean_query(clauses)), *where]
         found = self._rank(searcher, clauses, max(BUFFER, k))
         allowed = {folded_key(title) for title in titles} if titles else None
         return clean_passages(found, k, allowed)
@@ -176,6 +189,7 @@ class BM25:
         clauses = [
             (Occur.Must, _any(self._words("title", query.text))),
             (Occur.MustNot, tantivy.Query.term_query(self._schema, "abstract", False)),
+            *self._where(query),
         ]
         if self.form == "official":
             return clean_titles(self._rank(searcher, clauses, max(BUFFER, k)), k)
@@ -192,6 +206,17 @@ class BM25:
             tantivy.Query.boost_query(term(self._schema, field, word, "freq"), weight * count)
             for word, count in Counter(analyze(text)).items()
         ]
+
+    def _where(self, query: Query) -> list[_Clause]:
+        """Passages that the query's `where` allows; adds nothing to scores."""
+        term = tantivy.Query.term_query
+        fields = [
+            _any(
+                [term(self._schema, "facets", facet_key(name, value), "basic") for value in values]
+            )
+            for name, values in alternatives(query.where).items()
+        ]
+        return [(Occur.Must, tantivy.Query.const_score_query(field, 0.0)) for field in fields]
 
     def _one_of(self, titles: Sequence[str]) -> tantivy.Query:
         """Passages with one of these titles; adds nothing to scores."""

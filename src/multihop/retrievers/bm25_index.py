@@ -286,6 +286,15 @@ def _by_key(engine: tantivy.Index, key: int) -> tantivy.Query:
     return tantivy.Query.term_query(engine.schema, "key", key, "basic")
 
 
+def has_facets(engine: tantivy.Index) -> bool:
+    """Whether passages can be chosen by their metadata; an older index does not know it."""
+    try:
+        tantivy.Query.term_query(engine.schema, "facets", 0, "basic")
+    except ValueError:
+        return False
+    return True
+
+
 def all_passages(
     engine: tantivy.Index, searcher: tantivy.Searcher, end: int, batch: int = 1000
 ) -> Iterator[Passage]:
@@ -318,6 +327,7 @@ def _schema() -> tantivy.Schema:
     builder.add_unsigned_field("text_key", fast=True)
     builder.add_unsigned_field("title_key", fast=True, indexed=True)
     builder.add_boolean_field("abstract", indexed=True)
+    builder.add_unsigned_field("facets", indexed=True)  # older indexes have none
     builder.add_bytes_field("passage", stored=True)
     return builder.build()
 
@@ -331,6 +341,8 @@ def _document(row: Row, number: int) -> tantivy.Document:
     document.add_unsigned("text_key", row.text_key)
     document.add_unsigned("title_key", row.title_key)
     document.add_boolean("abstract", row.abstract)
+    for facet in row.facets:
+        document.add_unsigned("facets", facet)
     document.add_bytes("passage", row.stored)
     return document
 

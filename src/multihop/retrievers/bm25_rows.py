@@ -25,7 +25,7 @@ from typing import IO, NamedTuple
 from multihop.errors import CorpusError
 from multihop.retrievers.elastic_form import folded
 from multihop.retrievers.english import term_line
-from multihop.text import Passage
+from multihop.text import Passage, facets
 
 ALONE = 5_000
 """Passages that are worked on in this process before workers are started."""
@@ -46,6 +46,7 @@ class Row(NamedTuple):
         abstract: False if the passage says that it is none; those stay out of title searches.
         stored: The passage itself.
         digest: Of `stored`, 128 bits.
+        facets: See `facet_key`; one for each value in its metadata.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Row(NamedTuple):
     abstract: bool
     stored: bytes
     digest: bytes
+    facets: tuple[int, ...]
 
 
 def row(passage: Passage) -> Row:
@@ -70,6 +72,7 @@ def row(passage: Passage) -> Row:
         passage.metadata.get("is_abstract") is not False,
         stored,
         hashlib.blake2b(stored, digest_size=16).digest(),
+        tuple(sorted({facet_key(*facet) for facet in facets(passage.metadata)})),
     )
 
 
@@ -115,6 +118,11 @@ def id_key(passage_id: str) -> int:
 def folded_key(text: str) -> int:
     """Equal for texts that are equal, case and outer white space aside."""
     return _hash(folded(text))
+
+
+def facet_key(name: str, value: str) -> int:
+    """The term that a field of metadata with this value is indexed by."""
+    return _hash(f"{len(name)} {name} {value}")
 
 
 def _hash(text: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast, get_args
 
 from multihop.errors import BadInput, CorpusError, IndexMismatch
+from multihop.retrievers.base import refuse_where
 from multihop.retrievers.elastic_form import (
     BUFFER,
     Form,
@@ -155,11 +156,12 @@ class ElasticRetriever:
             all, with score 0.
 
         Raises:
-            BadInput: `k` is out of its range.
+            BadInput: `k` is out of its range; a query has a `where`.
             RetrieverError: The server failed, or answered for a part of the index only.
         """
         if not 1 <= k <= MOST:
             raise BadInput(f"k is {k}; a server gives from 1 to {MOST:,} hits.")
+        refuse_where(self.name, queries)
         found: dict[Query, list[Hit]] = {
             query: [] for query in queries if query.titles is not None and not query.titles
         }

@@ -1,13 +1,14 @@
 """Searching over HTTP: the JSON that goes out and comes back, on both sides.
 
-    POST URL   {"queries": [{"text": ..., "titles": [...] | null, "by_title": false}], "k": 5}
+    POST URL   {"queries": [{"text": ..., "titles": [...] | null, "by_title": false,
+                             "where": [[FIELD, VALUE], ...]}], "k": 5}
     200        {"rankings": [[{"id", "title", "text", "score", "metadata"}, ...], ...]}
 
     GET URL    {"name": ..., "passages": 1200, "content_hash": "..."}
 
 One ranking a query, best hit first. Of a query only `text` must be there; of a hit `id`, `text`
-and `score`. What GET says is optional, each field of it too. JSON goes out as ASCII, with
-escapes, so that any text survives, lone surrogates included.
+and `score`; `where` is sent only when there is one. What GET says is optional, each field of it
+too. JSON goes out as ASCII, with escapes, so that any text survives, lone surrogates included.
 
 `multihop.retrievers.http` is the side that asks; a server imports the functions of the other.
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from multihop.errors import BadInput, RetrieverError
-from multihop.text import Hit, Json, Passage, Query
+from multihop.text import Hit, Json, Passage, Query, meets
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def request_to_json(queries: Sequence[Query], k: int) -> dict[str, Json]:
                 "text": query.text,
                 "titles": None if query.titles is None else list(query.titles),
                 "by_title": query.by_title,
+                **({"where": [list(pair) for pair in query.where]} if query.where else {}),
             }
             for query in queries
         ],
@@ -82,7 +84,26 @@ def _query(data: Json, where: str) -> Query:
         raise BadInput(f"{where}.titles is {_short(titles)}; expected a list of texts, or null.")
     if not isinstance(by_title, bool):
         raise BadInput(f"{where}.by_title is {_short(by_title)}; expected true or false.")
-    return Query(text, None if titles is None else tuple(cast(list[str], titles)), by_title)
+    return Query(
+        text,
+        None if titles is None else tuple(cast(list[str], titles)),
+        by_title,
+        _where(data.get("where"), where),
+    )
+
+
+def _where(data: Json, where: str) -> tuple[tuple[str, str], ...] | None:
+    if data is None:
+        return None
+    pairs = data if isinstance(data, list) else [data]
+    for pair in pairs:
+        if not (
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
+        ):
+            raise BadInput(
+                f"{where}.where is {_short(data)}; expected a list of pairs of texts, or null."
+            )
+    return tuple((str(name), str(value)) for name, value in cast(list[list[str]], pairs)) or None
 
 
 def rankings_to_json(rankings: Sequence[Sequence[Hit]]) -> dict[str, Json]:
@@ -117,7 +138,7 @@ def rankings_from_json(
 
     Raises:
         RetrieverError: Another number of rankings; a hit that is none, that is there twice,
-            that stands below a worse one, or whose title was not allowed.
+            that stands below a worse one, or whose title or metadata were not allowed.
     """
     rankings = data.get("rankings") if isinstance(data, dict) else None
     if not isinstance(rankings, list):
@@ -145,6 +166,11 @@ def _ranking(data: Json, query: Query, k: int, where: str) -> list[Hit]:
             raise RetrieverError(
                 f"{where}[{n}] has the title {_short(hit.passage.title)}, which the query does "
                 "not allow."
+            )
+        if not meets(hit.passage.metadata, query.where):
+            raise RetrieverError(
+                f"{where}[{n}]: {_short(hit.passage.id)} has not the metadata that the query asks "
+                "for. The server may not know `where`."
             )
         seen.add(hit.passage.id)
     return hits

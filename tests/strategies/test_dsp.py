@@ -630,6 +630,46 @@ def test_by_name_demonstrations_are_made_once_and_then_read_from_their_file(tmp_
         make(Words(), ScriptedLM(), train=train, demos=demos, draw=4)
 
 
+async def test_making_demonstrations_goes_on_after_the_attempts_that_were_finished(tmp_path):
+    demos = tmp_path / "demos.json"
+    wrong = [replace(BRIDGE_QUESTION, id=f"w{n}", answers=("Oban",)) for n in range(3)]
+    # Each shares its question with the others, which would leave no raw ones: give them their own.
+    train = [replace(q, text=f"{q.text} ({q.id})") for q in [*wrong, BRIDGE_QUESTION]]
+
+    class Interrupted(Exception):
+        pass
+
+    asked = []
+
+    def until(number: int):
+        def respond(request: Request) -> str:
+            asked.append(request)
+            if len(asked) == number:
+                raise Interrupted
+            return answerer(request)
+
+        return respond
+
+    first = make(Words(), ScriptedLM(respond=until(8)), train=train, demos=demos, k=2)
+    with pytest.raises(Interrupted):
+        await trace(first, MILL_QUESTION)
+    kept = Bootstrapped.load(demos, "multihop", first.program_settings)
+    assert kept.made is None
+    assert len(kept.tried) == 2  # three calls each; the third attempt was broken off
+    with pytest.raises(BadInput, match="was interrupted"):
+        make(Words(), ScriptedLM(), demos=demos)
+    lm = ScriptedLM(respond=answerer)
+    second = make(Words(), lm, train=train, demos=demos, k=2)
+    await trace(second, MILL_QUESTION)
+    assert len(lm.requests) == 2 * 3 + 3
+    whole = make(Words(), ScriptedLM(respond=answerer), train=train, k=2)
+    await trace(whole, MILL_QUESTION)
+    assert whole.demonstrations is not None
+    assert Bootstrapped.load(demos, "multihop", first.program_settings).made == (
+        whole.demonstrations.made
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,9 @@ TRAIN, KEPT = 16, 3
 """Training questions that are drawn, and demonstrations filled in (paper, section 3)."""
 
 
+_LOG = logging.getLogger(__name__)
+
+
 @dataclass
 class Bootstrapped:
     """The demonstrations of a program, made at the first question and the same from then on.
@@ -36,6 +40,8 @@ class Bootstrapped:
         attempts: What was tried, as traces, in order; their cost is not in any question's.
         made: The demonstrations, once they are made or loaded.
         source: The digest of loaded ones; empty where `train` says it.
+        tried: By question, what an attempt made, None where it was given up. With a file an
+            interrupted making goes on after them.
     """
 
     program: str
@@ -47,6 +53,7 @@ class Bootstrapped:
     attempts: list[Trace] = field(default_factory=list)
     made: tuple[Example, ...] | None = None
     source: str = ""
+    tried: dict[str, Example | None] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property
@@ -79,15 +86,24 @@ class Bootstrapped:
         if self.program not in BOOTSTRAPPED:
             return tuple(drawn)
 
-        async def tried(x: Example) -> Example | None:
-            trying = replace(own, steps=[])
-            shown = replace(x, demos=tuple(all_but(drawn, x)))
-            done = await attempt(trying, self.program, shown, self.settings)
-            kept = Trace(x.question, f"dsp attempt: {'kept' if done else 'given up'}")
-            self.attempts.append(replace(kept, steps=tuple(trying.steps)))
-            return done
+        async def attempted(x: Example) -> Example | None:
+            name = _name(x.question)
+            if name not in self.tried:
+                trying = replace(own, steps=[])
+                shown = replace(x, demos=tuple(all_but(drawn, x)))
+                done = await attempt(trying, self.program, shown, self.settings)
+                told = Trace(x.question, f"dsp attempt: {'kept' if done else 'given up'}")
+                self.attempts.append(replace(told, steps=tuple(trying.steps)))
+                self.tried[name] = done and replace(done, augmented=True, demos=())
+                kept = sum(made is not None for made in self.tried.values())
+                _LOG.info(
+                    "Demonstrations: %d of %d after %d attempts.", kept, self.keep, len(self.tried)
+                )
+                if self.file is not None:
+                    self.save(self.file)
+            return self.tried[name]
 
-        filled = await annotate(drawn, tried, k=self.keep)
+        filled = await annotate(drawn, attempted, k=self.keep)
         # Where nothing succeeds the labels are all that can be shown.
         return tuple(filled or drawn)
 
@@ -102,7 +118,9 @@ class Bootstrapped:
             "source": self.digest,
             "draw": self.draw,
             "keep": self.keep,
+            "complete": self.made is not None,
             "demonstrations": [_example(demo) for demo in self.made or ()],
+            "tried": {name: made and _example(made) for name, made in self.tried.items()},
             "attempts": [trace.to_dict() for trace in self.attempts],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +130,7 @@ class Bootstrapped:
 
     @classmethod
     def load(cls, path: Path, program: str, settings: Settings) -> "Bootstrapped":
-        """Read them back.
+        """Read them back; `made` is None where the making was interrupted.
 
         Raises:
             BadInput: No such file, another format, or demonstrations of another program.
@@ -133,12 +151,20 @@ class Bootstrapped:
         try:
             demos = tuple(_read_example(demo) for demo in record["demonstrations"])
             attempts = [Trace.from_dict(trace, str(path)) for trace in record["attempts"]]
+            tried = {
+                str(name): None if made is None else _read_example(made)
+                for name, made in record["tried"].items()
+            }
+            complete = bool(record["complete"])
             source, draw, keep = str(record["source"]), int(record["draw"]), int(record["keep"])
         except (KeyError, TypeError, ValueError, AttributeError) as broken:
             raise BadInput(
                 f"{path}: not demonstrations ({type(broken).__name__}: {broken})."
             ) from None
-        return cls(program, settings, (), draw, keep, attempts=attempts, made=demos, source=source)
+        made = demos if complete else None
+        return cls(
+            program, settings, (), draw, keep, None, attempts, made, source=source, tried=tried
+        )
 
 
 def _example(x: Example) -> dict[str, Json]:
@@ -209,6 +235,10 @@ def _read_value(value: Json) -> Value:
     return tuple(
         Passage(str(v["id"]), str(v["title"]), str(v["text"])) for v in value if isinstance(v, dict)
     )
+
+
+def _name(question: Question) -> str:
+    return question.id or question.text
 
 
 def check(train: Sequence[Question]) -> None:

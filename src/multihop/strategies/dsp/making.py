@@ -116,7 +116,15 @@ def make(
                 f"{demos}: holds demonstrations made of other training questions, or of other "
                 "numbers of them, than those given now. Name another file, or leave train out."
             )
-        own = kept
+        if kept.made is not None:
+            own = kept
+        elif own is None:
+            raise BadInput(
+                f"{demos}: its making was interrupted. Name the training questions again, with "
+                "--train, and it goes on."
+            )
+        else:
+            own.tried, own.attempts = kept.tried, kept.attempts
     return DSP(
         lm,
         retriever,

@@ -1,11 +1,14 @@
 """`http:URL`: what goes over the wire, and every way in which a server can be wrong."""
 
 import json
+import re
+import threading
 import time
 
 import pytest
 from search_server import Answer, Server, serving
 
+from conftest import ROOT
 from multihop.errors import BadInput, RetrieverError
 from multihop.retrievers import endpoint
 from multihop.retrievers.http import HttpRetriever
@@ -238,3 +241,22 @@ async def test_one_retriever_serves_several_event_loops(server) -> None:
 
     assert await asyncio.to_thread(elsewhere) == await retriever.search([Query("q")], 1)
     await retriever.aclose()
+
+
+async def test_the_server_in_the_docs_serves_as_printed() -> None:
+    page = (ROOT / "docs" / "retrieval.md").read_text("utf-8")
+    [block] = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict = {"__name__": "example"}
+    exec(compile(block, "docs/retrieval.md", "exec"), names)
+    names["Search"].log_message = lambda *args: None
+    with names["serve"](0) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        retriever = HttpRetriever(f"http://127.0.0.1:{running.server_port}/search")
+        found = await retriever.search([Query("a city on the Danube."), Query("sea")], 1)
+        assert [[hit.passage.id for hit in hits] for hits in found] == [["1"], []]
+        with pytest.raises(RetrieverError, match=r"answers 400.*k is"):
+            await retriever._endpoint.post({"queries": [], "k": 0})
+        await retriever.aclose()
+        running.shutdown()
+        thread.join()

@@ -11,7 +11,7 @@ from hypothesis import settings
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
-pytest_plugins = ["command_line"]
+pytest_plugins = ["command_line", "elastic_node"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("MULTIHOP_SHARED", ROOT.parent / "shared"))

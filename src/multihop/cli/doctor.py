@@ -20,6 +20,7 @@ from multihop.errors import MultihopError
 from multihop.lms.adapters import packaged, read_adapter
 from multihop.lms.base import Prompt, Request, complete
 from multihop.lms.gguf import DEFAULT, find_model
+from multihop.retrievers import elastic_wire
 from multihop.text import Query
 
 BROUGHT = {
@@ -119,6 +120,7 @@ def _findings(wanted: _Wanted) -> Iterator[Finding]:
     yield from _packages()
     yield _embedded()
     yield from _adapters()
+    yield _elastic()
     yield _java()
     yield _runs()
     if wanted.retriever:
@@ -190,6 +192,19 @@ def _adapters() -> Iterator[Finding]:
         size = sum(file.stat().st_size for file in files) / 1e6
         found = f"for {adapter.card.base.name}, {len(files)} files, {size:.0f} MB"
         yield Finding(f"adapter {name}", good=True, found=found)
+
+
+def _elastic() -> Finding:
+    """How servers would be asked; whether one answers is seen with --retriever."""
+    try:
+        who = elastic_wire.credentials()
+    except MultihopError as wrong:
+        return Finding("elasticsearch", good=False, found=str(wrong), needed=False)
+    known = "; ".join(
+        f"{product} {', '.join(map(str, majors))}"
+        for product, majors in elastic_wire.SUPPORTED.items()
+    )
+    return Finding("elasticsearch", good=True, found=f"asks as {who} ({known})", needed=False)
 
 
 def _java() -> Finding:

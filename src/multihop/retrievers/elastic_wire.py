@@ -98,7 +98,10 @@ class Cluster:
             )
         self.timeout, self.retries = timeout, retries
         self._headers, self._secrets = _authorization()
-        self._verify = _trusted(ca, client_certificate, insecure=insecure)
+        # Loading the trusted certificates takes long, and http has no use for them.
+        secure = self.url.startswith("https:")
+        trusted = _trusted(ca, client_certificate, insecure=insecure)
+        self._verify = trusted if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._client: httpx.Client | None = None
         self._async: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -328,6 +331,18 @@ def _wait(outcome: httpx.Response | httpx.TransportError, attempt: int) -> float
     except ValueError:
         asked = 0.0
     return max(back_off(attempt), asked) if asked <= LONGEST_WAIT else None
+
+
+def credentials() -> str:
+    """Who asks, in words and without secrets.
+
+    Raises:
+        BadInput: What stands in the environment does not go together.
+    """
+    headers, _ = _authorization()
+    if "Authorization" not in headers:
+        return f"nobody: neither {API_KEY} nor {USER} is set"
+    return f"the key in {API_KEY}" if os.environ.get(API_KEY, "").strip() else f"the user in {USER}"
 
 
 def _authorization() -> tuple[dict[str, str], list[str]]:

@@ -115,7 +115,7 @@ def test_text_is_split_at_blank_lines_and_named_by_its_file(tmp_path):
         f"{path}#1",
         "Notes on Ulm",
         "Ulm lies on the Danube.\nIts minster is tall.",
-        {"path": str(path)},
+        {"path": str(path), "line": 1},
     )
 
 

@@ -191,3 +191,32 @@ with open({str(pipe)!r}, "w") as out:
     assert multihop("index", str(corpus), "--into", str(folder)).code == 0
     assert len(list(folder.glob("index-*"))) == 1
     assert [p.id for p in BM25(folder)] == ["ulm", "aida"]
+
+
+def test_passages_are_made_as_asked_and_the_manifest_tells(multihop, tmp_path):
+    text = " ".join(f"Sentence {n} has five words." for n in range(6))
+    (tmp_path / "notes.txt").write_text(text)
+    folder = str(tmp_path / "index")
+    options = ("--passage-words", "15", "--most-words", "15", "--overlap", "5")
+    built = multihop("index", str(tmp_path / "notes.txt"), "--into", folder, *options)
+    assert built.err == f"{folder}: 3 passages.\n"
+    splitting = {"words": 15, "most": 15, "overlap": 5}
+    assert read_manifest(Path(folder)).source["splitting"] == splitting
+    found = multihop("search", "sentence 3", "--index", folder)
+    assert f"{tmp_path / 'notes.txt'}:1\n" in found.out
+
+
+def test_a_search_may_be_limited_by_metadata(multihop, tmp_path):
+    path = tmp_path / "c.jsonl"
+    records = [
+        {"id": str(n), "title": "", "text": "Rides.", "path": "a.pdf", "page": n} for n in (1, 2)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    folder = str(tmp_path / "index")
+    multihop("index", str(path), "--into", folder)
+    found = multihop("search", "rides", "--index", folder, "--where", "page=2", "--json")
+    [record] = map(json.loads, found.out.splitlines())
+    assert (record["id"], record["place"]) == ("2", "a.pdf#page=2")
+    refused = multihop("search", "rides", "--index", folder, "--where", "page")
+    assert refused.code == 2
+    assert "--where page: expected FIELD=VALUE" in refused.err

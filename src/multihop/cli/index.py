@@ -21,7 +21,7 @@ from rich.progress import (
 from multihop import names
 from multihop.cli import parts
 from multihop.cli.render import terminal, visible
-from multihop.corpus import SUFFIXES, Reader
+from multihop.corpus import SUFFIXES, Reader, Splitting
 from multihop.errors import BadInput
 from multihop.retrievers.base import Built
 from multihop.retrievers.bm25_index import Manifest, build_index, change_index
@@ -52,6 +52,38 @@ SHOWN = 20
     help="A setting of the store's kind, as shards=3. May repeat.",
 )
 @click.option("--skip-bad", is_flag=True, help="Leave bad lines and documents out, and list them.")
+@click.option(
+    "--passage-words",
+    default=Splitting().words,
+    show_default=True,
+    metavar="N",
+    help="Length at which a passage of a document is closed, in words or tokens.",
+)
+@click.option(
+    "--most-words",
+    type=int,
+    metavar="N",
+    help="Length that no passage of a document exceeds; by default half as much again.",
+)
+@click.option(
+    "--overlap",
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Words or tokens at a passage's end that the next one begins with again.",
+)
+@click.option(
+    "--tokenizer",
+    default="",
+    metavar="FILE",
+    help="A tokenizer.json: lengths are counted in its tokens, not in words.",
+)
+@click.option(
+    "--near-duplicates",
+    type=float,
+    metavar="SHARE",
+    help="Leave out passages whose text is so similar to that of one before, as 0.9.",
+)
 @click.option("--add", is_flag=True, help="Add to the index that is there.")
 @click.option("--delete", multiple=True, metavar="ID", help="Delete this passage; may be repeated.")
 def index(
@@ -61,6 +93,11 @@ def index(
     to: str | None,
     to_options: tuple[str, ...],
     skip_bad: bool,
+    passage_words: int,
+    most_words: int | None,
+    overlap: int,
+    tokenizer: str,
+    near_duplicates: float | None,
     add: bool,
     delete: Sequence[str],
 ) -> int:
@@ -87,7 +124,13 @@ def index(
     if delete and paths and not add:
         raise BadInput("--delete with files or folders needs --add: say whether to add them.")
     logging.getLogger("pypdf").setLevel(logging.ERROR)  # its repairs are nobody's business
-    reader = Reader(paths, skip_bad=skip_bad) if paths else None
+    most = passage_words * 3 // 2 if most_words is None else most_words
+    splitting = Splitting(passage_words, most, overlap, tokenizer)
+    reader = (
+        Reader(paths, skip_bad=skip_bad, splitting=splitting, near_duplicates=near_duplicates)
+        if paths
+        else None
+    )
 
     build: Callable[..., Built]
     change: Callable[..., Built]
@@ -158,4 +201,6 @@ def _report(built: Built, reader: Reader | None, where: str) -> None:
                 click.echo(f"  and {reader.rejections - SHOWN} more.", err=True)
         for path in reader.without_text[:SHOWN]:
             click.echo(f"  {visible(path)}: holds no text.", err=True)
+        if reader.left_out:
+            click.echo(f"Left out {reader.left_out:,} near-duplicates.", err=True)
     click.echo(f"{where}: {built.passages:,} passages.", err=True)

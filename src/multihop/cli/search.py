@@ -117,7 +117,7 @@ def _record(rank: int, hit: Hit) -> str:
             "title": passage.title,
             "text": passage.text,
             "metadata": dict(passage.metadata),
-            "place": passage.place,
+            **({"place": passage.place} if passage.place else {}),
         }
     )
 

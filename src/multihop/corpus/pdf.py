@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pypdf import PdfReader
 
-from multihop.corpus.sections import Section, reading
+from multihop.corpus.sections import Paragraph, Section, reading
 from multihop.errors import BadInput
 
 
@@ -27,6 +27,6 @@ def sections(path: Path) -> Iterator[Section]:
         with reading("PDF"):
             text = document.pages[number].extract_text()
         text = re.sub(r"(?<=\w)-\n(?=[a-z])", "", text)  # a word parted at a line's end
-        paragraphs = [p for p in re.split(r"\n\s*\n", text) if p.strip()]
+        paragraphs = [Paragraph(p) for p in re.split(r"\n\s*\n", text) if p.strip()]
         if paragraphs:
             yield Section(title, page=number + 1, paragraphs=paragraphs)

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
-from multihop.corpus.sections import Section, reading
+from multihop.corpus.sections import Paragraph, Section, reading
 
 GATHERED = 1000
 """Lines of a paragraph that are held at once; a text without blank lines is cut here."""
@@ -15,17 +15,19 @@ def sections(path: Path) -> Iterator[Section]:
     yield Section(path.stem, paragraphs=_paragraphs(path))
 
 
-def _paragraphs(path: Path) -> Iterator[str]:
+def _paragraphs(path: Path) -> Iterator[Paragraph]:
     with reading("text"):
         with path.open("rb") as file:
             utf_16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         lines: list[str] = []
+        begun = 1
         with path.open(encoding="utf-16" if utf_16 else "utf-8-sig") as file:
-            for line in file:
+            for number, line in enumerate(file, 1):
                 if line.strip():
+                    begun = begun if lines else number
                     lines.append(line)
                 if lines and (not line.strip() or len(lines) == GATHERED):
-                    yield "".join(lines)
+                    yield Paragraph("".join(lines), begun)
                     lines = []
         if lines:
-            yield "".join(lines)
+            yield Paragraph("".join(lines), begun)

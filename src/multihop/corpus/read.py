@@ -7,13 +7,14 @@ documents one at a time.
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from multihop.corpus.duplicates import first_of_its_kind
 from multihop.corpus.sections import Section
-from multihop.corpus.split import Splitting, split
+from multihop.corpus.split import Splitting, cut
 from multihop.errors import BadInput, MissingExtra
 from multihop.text import Json, Passage
 
@@ -56,7 +57,8 @@ class Reader:
 
     A JSONL file holds a passage a line: `id` and `text`, `title` (may be empty), and other
     fields, which become metadata. Documents (`SUFFIXES`) are split into titled passages with
-    ids `PATH#1`, `PATH#2`, ...; metadata has `path` and, where known, `headings` and `page`.
+    ids `PATH#1`, `PATH#2`, ...; metadata has `path` and, where known, `headings`, `page` and
+    `line`, the line that its first paragraph begins at.
     Folders are searched to any depth, in alphabetical order; other files in them, and names
     that begin with a dot, are passed over.
 
@@ -64,17 +66,22 @@ class Reader:
         paths: Files and folders, in this order. What is named twice is read once.
         skip_bad: Count and list what cannot be read instead of raising.
         splitting: How documents are split.
+        near_duplicates: Leave out passages whose text is so similar to that of one before, above
+            0 and at most 1 (see `corpus.duplicates`); None leaves out none.
 
     Attributes:
         rejected: The first `LISTED` lines and documents that were left out.
         rejections: How many there were.
         without_text: Documents that were read and hold no text.
+        left_out: Passages that were left out as near-duplicates.
         size: Bytes of all files.
         done: Bytes read so far.
         source: What decides the passages, for an index's manifest.
 
     Raises:
-        BadInput: A path does not exist, is of an unknown kind, or nothing is there to read.
+        BadInput: A path does not exist, is of an unknown kind, or nothing is there to read; no
+            tokenizer is where one was named; the similarity is none.
+        MissingExtra: A library is not installed that the splitting or comparing needs.
     """
 
     def __init__(
@@ -83,19 +90,27 @@ class Reader:
         *,
         skip_bad: bool = False,
         splitting: Splitting | None = None,
+        near_duplicates: float | None = None,
     ) -> None:
         self.splitting = splitting or Splitting()
+        self.near_duplicates = near_duplicates
+        _ = self.splitting.measure  # what is missing is said before anything is read
+        if near_duplicates is not None:
+            first_of_its_kind(near_duplicates)
         self.skip_bad = skip_bad
         self.files = _files([Path(path) for path in paths])
         self.rejected: list[Rejected] = []
         self.rejections = 0
         self.without_text: list[str] = []
+        self.left_out = 0
         self.size = sum(path.stat().st_size for path in self.files)
         self.done = 0
         self.source: dict[str, Json] = {
             "paths": [os.fspath(path) for path in paths],
-            "splitting": {"words": self.splitting.words, "most": self.splitting.most},
+            "splitting": {name: x for name, x in asdict(self.splitting).items() if x},
         }
+        if near_duplicates is not None:
+            self.source["near_duplicates"] = near_duplicates
         self._where = ""
 
     def __iter__(self) -> Iterator[Passage]:
@@ -105,9 +120,17 @@ class Reader:
             BadInput: A bad line or document, unless `skip_bad`.
         """
         self.rejected, self.rejections, self.without_text, self.done = [], 0, [], 0
+        self.left_out = 0
+        is_first = None
+        if self.near_duplicates is not None:
+            is_first = first_of_its_kind(self.near_duplicates)
         for path in self.files:
             before = self.done
-            yield from self._lines(path) if _suffix(path) == ".jsonl" else self._document(path)
+            for passage in self._lines(path) if _suffix(path) == ".jsonl" else self._document(path):
+                if is_first and not is_first(passage.text):
+                    self.left_out += 1
+                    continue
+                yield passage
             self.done = before + path.stat().st_size
 
     def reject(self, reason: str) -> None:
@@ -145,13 +168,13 @@ class Reader:
         self._where = str(path)
         try:
             for section in _reader(_suffix(path))(path):
-                for text in split(section.paragraphs, self.splitting):
+                for text, line in cut(section.paragraphs, self.splitting):
                     number += 1
                     yield Passage(
                         f"{path.as_posix()}#{number}",
                         section.title,
                         text,
-                        _metadata(path, section),
+                        _metadata(path, section, line),
                     )
         except BadInput as bad:
             self.reject(str(bad))
@@ -249,10 +272,12 @@ def _field(record: dict[str, Json], name: str) -> str:
     return value
 
 
-def _metadata(path: Path, section: Section) -> dict[str, Json]:
+def _metadata(path: Path, section: Section, line: int | None) -> dict[str, Json]:
     metadata: dict[str, Json] = {"path": path.as_posix()}
     if section.headings:
         metadata["headings"] = list(section.headings)
     if section.page is not None:
         metadata["page"] = section.page
+    if line is not None:
+        metadata["line"] = line
     return metadata

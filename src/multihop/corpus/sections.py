@@ -3,8 +3,16 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from multihop.errors import BadInput, MultihopError
+
+
+class Paragraph(NamedTuple):
+    """A text, and the line that it begins at, from 1, where there are lines."""
+
+    text: str
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class Section:
     document: str
     headings: tuple[str, ...] = ()
     page: int | None = None
-    paragraphs: Iterable[str] = ()
+    paragraphs: Iterable[Paragraph] = ()
 
     @property
     def title(self) -> str:
@@ -29,7 +37,7 @@ class Section:
         return " / ".join(dict.fromkeys([self.document, *self.headings]))
 
 
-def by_heading(blocks: Iterable[tuple[int, str]], title: str, name: str) -> Iterator[Section]:
+def by_heading(blocks: Iterable[tuple[int, Paragraph]], title: str, name: str) -> Iterator[Section]:
     """Group blocks of text into sections.
 
     Args:
@@ -39,23 +47,23 @@ def by_heading(blocks: Iterable[tuple[int, str]], title: str, name: str) -> Iter
         name: Stands in for a title.
     """
     headings: dict[int, str] = {}
-    paragraphs: list[str] = []
+    paragraphs: list[Paragraph] = []
 
     def section() -> Section:
         path = tuple(headings[level] for level in sorted(headings))
         return Section(title or name, path, paragraphs=paragraphs)
 
-    for level, text in blocks:
+    for level, block in blocks:
         if not level:
-            paragraphs.append(text)
+            paragraphs.append(block)
             continue
         if paragraphs:
             yield section()
             paragraphs = []
         headings = {above: text for above, text in headings.items() if above < level}
-        headings[level] = text
+        headings[level] = block.text
         if level == 1:
-            title = title or text
+            title = title or block.text
     if paragraphs:
         yield section()
 

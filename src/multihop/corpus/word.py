@@ -7,7 +7,7 @@ from pathlib import Path
 from docx import Document
 from docx.table import Table
 
-from multihop.corpus.sections import Section, by_heading, reading
+from multihop.corpus.sections import Paragraph, Section, by_heading, reading
 
 
 def sections(path: Path) -> Iterator[Section]:
@@ -18,14 +18,14 @@ def sections(path: Path) -> Iterator[Section]:
         blocks = []
         for block in document.iter_inner_content():
             if isinstance(block, Table):
-                blocks += [(0, row) for row in _rows(block)]
+                blocks += [(0, Paragraph(row)) for row in _rows(block)]
             elif text := " ".join(block.text.split()):
                 style = (block.style and block.style.name) or ""
                 if style == "Title":
                     title = title or text
                 heading = re.fullmatch("[Hh]eading ([1-6])", style)
                 if text != title:
-                    blocks.append((int(heading[1]) if heading else 0, text))
+                    blocks.append((int(heading[1]) if heading else 0, Paragraph(text)))
     yield from by_heading(blocks, title, path.stem)
 
 

@@ -10,6 +10,8 @@ from multihop.retrievers.base import Retriever
 from multihop.retrievers.batching import BatchedRetriever
 from multihop.retrievers.bm25 import BM25
 from multihop.retrievers.bm25_index import build_index
+from multihop.retrievers.elastic import ElasticRetriever
+from multihop.retrievers.elastic_index import ElasticStore
 from multihop.retrievers.fusion import combmnz
 from multihop.retrievers.http import HttpRetriever
 from multihop.retrievers.hybrid import Hybrid, Member
@@ -78,7 +80,16 @@ def served(index: Path) -> Server:
     return SERVERS[index]
 
 
-LIMITS_TITLES = [name for name in RETRIEVERS if name != "titles"]
+ELASTIC: dict[str, Callable[[str], Retriever]] = {
+    "elastic paper": lambda url: ElasticRetriever(f"{url}/contract"),
+    "elastic official": lambda url: ElasticRetriever(f"{url}/contract", "official"),
+    "elastic text": lambda url: ElasticRetriever(f"{url}/contract", "text"),
+    "elastic of three shards": lambda url: ElasticRetriever(f"{url}/contract-wide"),
+}
+"""Those that need a real node."""
+
+ALL = [*RETRIEVERS, *(pytest.param(name, marks=pytest.mark.node) for name in ELASTIC)]
+LIMITS_TITLES = [name for name in ALL if name != "titles"]
 GRAVITY = Query("Lost Gravity of Mack Rides")  # both titles, and words of four texts
 
 
@@ -91,9 +102,23 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         server.close()
 
 
-@pytest.fixture(params=RETRIEVERS)
-async def retriever(request: pytest.FixtureRequest, index: Path) -> AsyncIterator[Retriever]:
-    found = RETRIEVERS[request.param](index)
+@pytest.fixture(scope="module")
+def elastic(node: str) -> str:
+    ElasticStore(f"{node}/contract").build(CORPUS)
+    ElasticStore(f"{node}/contract-wide", shards=3).build(CORPUS)
+    return node
+
+
+def opened(request: pytest.FixtureRequest) -> Retriever:
+    name = request.param
+    if name in ELASTIC:
+        return ELASTIC[name](request.getfixturevalue("elastic"))
+    return RETRIEVERS[name](request.getfixturevalue("index"))
+
+
+@pytest.fixture(params=ALL)
+async def retriever(request: pytest.FixtureRequest) -> AsyncIterator[Retriever]:
+    found = opened(request)
     yield found
     await found.aclose()
 
@@ -171,8 +196,8 @@ async def test_closing_twice_is_harmless(retriever):
 
 
 @pytest.fixture(params=LIMITS_TITLES)
-async def limiting(request: pytest.FixtureRequest, index: Path) -> AsyncIterator[Retriever]:
-    found = RETRIEVERS[request.param](index)
+async def limiting(request: pytest.FixtureRequest) -> AsyncIterator[Retriever]:
+    found = opened(request)
     yield found
     await found.aclose()
 

@@ -386,7 +386,10 @@ class ElasticStore:
                 "changed."
             )
         stats = self._cluster.request("GET", path_of(index, "_stats", "docs"))
-        if _deleted(stats):  # what was written twice still counts in word statistics
+        if _deleted(stats):
+            # What was written twice still counts in word statistics until it is merged away, and
+            # no merge drops what is not yet in a commit.
+            self._cluster.request("POST", path_of(index, "_flush") + "?force=true")
             self._cluster.request(
                 "POST", path_of(index, "_forcemerge") + "?max_num_segments=1", timeout=86_400
             )

@@ -126,9 +126,7 @@ async def test_the_embedded_engine_and_the_node_rank_alike(dataset, target, tmp_
         assert_same(ours, await ranked(target, some, form), some)
 
 
-async def test_limits_and_title_searches_rank_alike_in_one_shard_and_in_three(
-    node, target, tmp_path
-) -> None:
+async def test_limits_and_title_searches_rank_alike(target, tmp_path) -> None:
     """IIRC's corpus: many passages a page."""
     passages = corpus("iirc")
     build_index(passages, tmp_path)
@@ -143,11 +141,10 @@ async def test_limits_and_title_searches_rank_alike_in_one_shard_and_in_three(
             Query(draw.choice(titles), by_title=True),
             Query(text, titles=tuple(draw.sample(titles, 2)), by_title=True),
         ]
-    for shards in (1, 3):
-        ElasticStore(target, shards=shards).build(passages)
-        for form in ("official", "paper", "text"):
-            ours = await BM25(tmp_path, form).search(queries, 5)
-            assert_same(ours, await ranked(target, queries, form, 5), queries)
+    ElasticStore(target).build(passages)
+    for form in ("official", "paper", "text"):
+        ours = await BM25(tmp_path, form).search(queries, 5)
+        assert_same(ours, await ranked(target, queries, form, 5), queries)
 
 
 async def test_recorded_rankings_of_another_node_are_found_again(target) -> None:

@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-LIGHT := not spacy and not torch and not node and not embedded and not slow and not ray and not vllm and not browser
+LIGHT := not spacy and not torch and not node and not embedded and not slow and not ray and not dspy and not vllm and not browser
 SOURCE := $(wildcard src tests docs examples benchmarks)
 
 .PHONY: demo test test-all lint types docs check bench bench-full clean help

@@ -31,6 +31,7 @@ FLOORS = {
     "retrievers": 1,
     "testing": 1,
     "strategies": 2,
+    "bridges": 3,
     "names": 3,
     "claims": 3,
     "composed": 3,

@@ -1,0 +1,1 @@
+"""Ways into other frameworks; each is imported on demand and needs its own extra."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from multihop.cli import train_adapters, train_router
+from multihop.cli import train_adapters, train_im_rag, train_router
 from multihop.cli.render import terminal, visible
 from multihop.training import claim, config, curves, finish, recipe, sft
 
@@ -26,6 +26,13 @@ train.add_command(train_adapters.check)
 train.add_command(train_adapters.export)
 train.add_command(train_adapters.scores)
 train.add_command(train_router.router)
+for verb in (
+    train_im_rag.coldstart,
+    train_im_rag.questioner,
+    train_im_rag.answerer,
+    train_im_rag.critic,
+):
+    train.add_command(verb)
 
 
 @train.command(name="sft")

@@ -97,8 +97,7 @@ def plain_settings(config: Config) -> dict[str, Json]:
     settings: dict[str, Json] = json.loads(json.dumps(dataclasses.asdict(config)))
     model, data = _table(settings["model"]), _table(settings["data"])
     _table(settings["output"]).pop("folder")
-    if Path(config.model.base).exists():
-        model["base"] = Path(config.model.base).name
+    model["base"] = plain_model(config.model.base)
     data["lessons"] = Path(config.data.lessons).name
     data["never"] = [Path(path).name for path in config.data.never]
     data["sets"] = [
@@ -110,6 +109,11 @@ def plain_settings(config: Config) -> dict[str, Json]:
         for source in config.data.sets
     ]
     return settings
+
+
+def plain_model(base: str) -> str:
+    """A base model's name; of a path only its last part."""
+    return Path(base).name if Path(base).exists() else base
 
 
 def _table(value: Json) -> dict[str, Json]:

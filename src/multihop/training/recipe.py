@@ -33,7 +33,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldOut:
+class HeldOut:
     """Questions that must not be learned from.
 
     Attributes:
@@ -46,7 +46,8 @@ class _HeldOut:
     gold: frozenset[str]
 
     @classmethod
-    def read(cls, files: tuple[str, ...]) -> "_HeldOut":
+    def read(cls, files: tuple[str, ...]) -> "HeldOut":
+        """Read the questions of files."""
         ids: dict[str, str] = {}
         texts: dict[str, str] = {}
         gold: set[str] = set()
@@ -80,7 +81,7 @@ def make_lessons(config: Config) -> Made:
 
 
 async def _made(data: Data) -> Made:
-    held_out = _HeldOut.read(data.never)
+    held_out = HeldOut.read(data.never)
     found: list[Lesson] = []
     parts = []
     lost = 0
@@ -98,7 +99,7 @@ async def _made(data: Data) -> Made:
     return Made(found, tuple(parts), lost)
 
 
-async def _of(source: Source, data: Data, held_out: _HeldOut) -> tuple[list[Lesson], int, int]:
+async def _of(source: Source, data: Data, held_out: HeldOut) -> tuple[list[Lesson], int, int]:
     """A set's lessons, the questions learned from, and those without a chain."""
     from multihop.retrievers.bm25 import BM25  # noqa: PLC0415 - brings the search engine
     from multihop.training.rollouts import Contexts, Teacher  # noqa: PLC0415 - needs it

@@ -106,12 +106,16 @@ def split(lessons: Sequence[Lesson], share: float) -> tuple[list[Lesson], list[L
     train: list[Lesson] = []
     valid: list[Lesson] = []
     for lesson in lessons:
-        digest = hashlib.sha256(f"valid:{lesson.question}".encode()).digest()
-        part = int.from_bytes(digest[:8], "big") / 2**64
-        (valid if part < share else train).append(lesson)
+        (valid if in_valid(lesson.question, share) else train).append(lesson)
     if not train:
         raise BadInput("No question is left to train on; lower data.valid or give more questions.")
     return train, valid
+
+
+def in_valid(question: str, share: float) -> bool:
+    """Whether a question of this id is kept for validation."""
+    digest = hashlib.sha256(f"valid:{question}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 < share
 
 
 def train(

@@ -1,0 +1,1 @@
+"""Teaches a model IM-RAG: cold start, reinforcement, the Answerer, and a critic that stops."""

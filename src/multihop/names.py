@@ -38,6 +38,7 @@ RETRIEVERS: dict[str, str] = {
     "elastic": "multihop.retrievers.elastic:ElasticRetriever",
     "http": "multihop.retrievers.http:HttpRetriever",
     "hybrid": "multihop.composed:hybrid",
+    "qdrant": "multihop.retrievers.qdrant:QdrantRetriever",
     "rerank": "multihop.composed:rerank",
 }
 RERANKERS: dict[str, str] = {
@@ -48,6 +49,7 @@ RERANKERS: dict[str, str] = {
 }
 STORES: dict[str, str] = {
     "elastic": "multihop.retrievers.elastic_index:ElasticStore",
+    "qdrant": "multihop.retrievers.qdrant:QdrantStore",
 }
 LMS: dict[str, str] = {
     "local": "multihop.lms.local:LocalLM",

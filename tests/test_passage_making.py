@@ -87,6 +87,7 @@ def test_an_impossible_overlap_is_refused(overlap):
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> str:
     """Every letter a token."""
+    pytest.importorskip("tokenizers", reason="needs the package tokenizers")
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
     made = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
@@ -118,6 +119,7 @@ def test_a_word_longer_than_a_passage_is_cut(tokenizer):
 
 
 def test_a_tokenizer_that_is_none_is_named_before_anything_is_read(tmp_path):
+    pytest.importorskip("tokenizers", reason="needs the package tokenizers")
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "t.json").write_text("{}")
     for name in ("t.json", "none.json"):

@@ -312,7 +312,8 @@ def pooled(found: Sequence[Runs]) -> None:
     for configuration in configurations:
         ours, theirs = [], []
         for runs in found:
-            for i in runs.ids(configuration) if runs.name != "musique" else []:
+            both = {(configuration, "ircot"), (configuration, "oner")} <= runs.traces.keys()
+            for i in runs.ids(configuration) if both and runs.name != "musique" else []:
                 one = runs.traces[configuration, "ircot"][i]
                 if not choice(one.question):
                     ours.append(f1(one) or 0)

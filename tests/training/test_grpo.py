@@ -299,9 +299,9 @@ async def test_masks_are_zero_on_what_was_told_and_one_on_what_was_written(base,
         for call, after, search in zip(calls, calls[1:], rollout.trace.searches, strict=False):
             end = len(call.prompt) + len(call.ids)
             assert set(mask[len(call.prompt) : end]) == {1}
-            told = [known[n] for n in search.kept] or [f"- {search.warnings[0]}"]
-            if search.query and not search.kept:
-                told = [NOTHING]
+            told = [known[n] for n in search.kept] or [NOTHING]
+            if not search.query:
+                told = [f"- {search.warnings[0]}"]
             word = "Answer:" if after is calls[-1] else "Query:"
             text = "\n".join([*told, word])
             if call.ids[-1] != LINE_END:

@@ -23,7 +23,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest_and_all_known() -> None:
         names.open_retriever("bm26:somewhere")
     assert str(refused.value) == (
         "No retriever is named 'bm26'. Did you mean 'bm25'? Known: bm25, elastic, http, hybrid, "
-        "rerank."
+        "qdrant, rerank."
     )
 
 

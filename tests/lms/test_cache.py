@@ -111,7 +111,13 @@ OTHER = {
     "adapter": "lora",
     "enough": "first sentence",
 }
-OTHER_PROMPT = {"text": "Q: ", "turns": (Turn("assistant", "Q"),), "ask_next": "{chain}!"}
+OTHER_PROMPT = {
+    "text": "Q: ",
+    "turns": (Turn("assistant", "Q"),),
+    "ask_next": "{chain}!",
+    "ids": (7,),
+    "covered": 1,
+}
 
 
 def test_every_field_of_a_request_is_either_in_the_key_or_known_not_to_be(store):

@@ -138,7 +138,8 @@ def test_fewer_processes_than_one_are_refused(tmp_path):
 
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from multihop.retrievers import bm25_rows
 from multihop.retrievers.bm25_index import build_index
 from multihop.text import Passage

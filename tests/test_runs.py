@@ -163,3 +163,21 @@ def test_runs_are_kept_where_the_user_says(monkeypatch, tmp_path) -> None:
 def test_questions_asked_on_one_day_go_to_one_file(tmp_path) -> None:
     noon = datetime(2026, 3, 4, 12, tzinfo=UTC)
     assert runs.asks(noon) == tmp_path / "runs" / "asks-2026-03-04" / "traces.jsonl"
+
+
+def test_a_run_that_another_process_begins_between_two_looks_is_joined(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    look = type(folder).iterdir
+
+    def begins(path):
+        monkeypatch.undo()
+        runs.start(folder, {"strategy": "ircot"})
+        (folder / "traces.jsonl").touch()
+        return look(path)
+
+    monkeypatch.setattr(type(folder), "iterdir", begins)
+    runs.check(folder, {"strategy": "ircot"})
+    monkeypatch.setattr(type(folder), "iterdir", begins)
+    with pytest.raises(BadInput, match="holds a run with strategy"):
+        runs.check(folder, {"strategy": "oner"})

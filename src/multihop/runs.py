@@ -240,11 +240,12 @@ def check(folder: Path, identity: Mapping[str, Json]) -> None:
     if not (folder / RUN).exists():
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"{folder}: is a file. Choose a folder with --into.")
-        if folder.exists() and any(not p.name.startswith(f".{RUN}") for p in folder.iterdir()):
+        if not folder.exists() or all(p.name.startswith(f".{RUN}") for p in folder.iterdir()):
+            return
+        if not (folder / RUN).exists():  # else another process has just begun the run
             raise BadInput(
                 f"{folder}: is not a run folder and not empty. Choose another with --into."
             )
-        return
     # Through JSON and back, so that tuples and lists compare equal.
     wanted: dict[str, Json] = json.loads(json.dumps(dict(identity)))
     found = manifest(folder)

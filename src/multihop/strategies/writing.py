@@ -138,7 +138,8 @@ class Writer:
             question,
             passages,
             self.demonstrations.cot,
-            chain=" ".join(thought for thought in thoughts if thought),
+            # The release joins empty sentences too; one that is a wait leaves no blank behind.
+            chain=" ".join(t for t in thoughts if t or not self.preset.waits),
             instruction=self.preset.reason_instruction,
         )
         until = enough(self.preset.split) if self.preset.stop_early else None

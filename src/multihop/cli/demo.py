@@ -22,7 +22,7 @@ from multihop.trace import Trace, trace
 
 DATA = files("multihop") / "data"
 
-QUESTION = "bridge-07"
+QUESTION = "bridge-32"
 """Asked unless told otherwise."""
 
 

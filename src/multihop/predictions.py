@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from multihop import evaluation, runs
+from multihop import evaluation, files, runs
 from multihop.errors import BadInput
 from multihop.metrics.support import collected_passages, pid
 from multihop.text import Json, Question
@@ -119,7 +119,7 @@ def write(
         predicted = {name: trace for name, trace in predicted.items() if trace}
     if not path.parent.is_dir():
         raise BadInput(f"{path}: the folder {path.parent} does not exist. Make it first.")
-    runs.write(path, "".join(chosen.write(predicted)))
+    files.write(path, "".join(chosen.write(predicted)))
     notes = [chosen.lacks] if chosen.lacks else []
     if missing:
         how = "stand there with an empty answer" if chosen.complete else "are left out"

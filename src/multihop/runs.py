@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from multihop.errors import BadInput
+from multihop.files import write
 from multihop.text import Json, json_object
 from multihop.trace import Trace
 
@@ -309,31 +310,3 @@ def folders(folder: Path) -> list[Path]:
     if not inner:
         raise BadInput(f"{folder}: holds no run (no {RUN} in it or right under it).")
     return inner
-
-
-def write(path: Path, text: str, *, replace: bool = True) -> bool:
-    """Give a file its content at once: readers see all of it or nothing, never a part.
-
-    Args:
-        path: The file.
-        text: Its content.
-        replace: Replace an existing file; else leave it as it is.
-
-    Returns:
-        Whether the file was written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    if replace:
-        temporary.replace(path)
-        return True
-    try:
-        os.link(temporary, path)
-    except FileExistsError:  # another process was first
-        return False
-    finally:
-        temporary.unlink()
-    return True

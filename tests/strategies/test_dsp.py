@@ -606,6 +606,14 @@ async def test_saved_demonstrations_are_loaded_as_they_were(tmp_path) -> None:
     assert "Search query: tom reed" in lm.prompts[0] + lm.prompts[1]
     with pytest.raises(BadInput, match="of the program 'multihop', not of 'openqa'"):
         Bootstrapped.load(tmp_path / "demos.json", "openqa", own.settings)
+    damaged = json.loads((tmp_path / "demos.json").read_text())
+    for name, value in (("stages", []), ("fields", {"question": 7}), ("augmented", None)):
+        broken = {**damaged["demonstrations"][0], name: value}
+        if value is None:
+            del broken[name]
+        (tmp_path / "demos.json").write_text(json.dumps({**damaged, "demonstrations": [broken]}))
+        with pytest.raises(BadInput, match="not demonstrations"):
+            Bootstrapped.load(tmp_path / "demos.json", "multihop", own.settings)
     (tmp_path / "demos.json").write_text('{"format": 1, "program": "multihop"}')
     with pytest.raises(BadInput, match="not demonstrations"):
         Bootstrapped.load(tmp_path / "demos.json", "multihop", own.settings)

@@ -23,7 +23,7 @@ from multihop.errors import (
 )
 from multihop.lms.base import LanguageModel, Prompt, Reply, Request, Speaker, Turn, complete
 from multihop.retrievers.base import Retriever
-from multihop.strategies.dsp.bootstrapped import Bootstrapped, _example, _read_example
+from multihop.strategies.dsp.bootstrapped import Bootstrapped
 from multihop.strategies.dsp.example import Example, Stage, Value
 from multihop.strategies.dsp.programs import DEFAULTS, Settings
 from multihop.text import Hit, Passage, Query, Question
@@ -348,7 +348,7 @@ def to_dspy(x: Example, stage: str = "qa") -> Any:
             fields[name] = [_shown(v) if isinstance(v, Passage) else v for v in value]
     if "answer" not in fields and x.answers:
         fields["answer"] = x.answers[0]
-    return dspy.Example(**fields, augmented=x.augmented, **{RECORD: _example(x)}).with_inputs(
+    return dspy.Example(**fields, augmented=x.augmented, **{RECORD: x.to_dict()}).with_inputs(
         "question"
     )
 
@@ -369,7 +369,7 @@ def from_dspy(demo: Any, stage: str = "qa") -> Example:
     given: dict[str, Any] = dict(demo.items())
     try:
         if RECORD in given:
-            return _read_example(given[RECORD])
+            return Example.from_dict(given[RECORD])
         asked, answer = given["question"], given.get("answers", given.get("answer", ()))
         answers = (answer,) if isinstance(answer, str) else tuple(answer)
         x = Example.of(_labelled(asked, answers))
@@ -404,7 +404,7 @@ def demonstrations(
     made = tuple(from_dspy(demo) for demo in demos)
     if not made:
         raise BadInput("There are no demonstrations of dspy's. Give at least one.")
-    told = json.dumps([_example(x) for x in made], sort_keys=True)
+    told = json.dumps([x.to_dict() for x in made], sort_keys=True)
     return Bootstrapped(
         program,
         settings or DEFAULTS[program],

@@ -21,8 +21,8 @@ from multihop.chain_errors.chains import Chain
 from multihop.chain_errors.overlap import check, ranked
 from multihop.chain_errors.verdicts import Key, Verdict
 from multihop.errors import BadInput
+from multihop.files import write
 from multihop.prompts.sentences import light
-from multihop.runs import write
 from multihop.text import Passage
 
 COLUMNS = (

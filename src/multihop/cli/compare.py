@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from multihop import names, runs
+from multihop import files, names, runs
 from multihop.cli import report
 from multihop.cli.render import visible
 from multihop.errors import BadInput
@@ -90,9 +90,9 @@ def compare(
         click.echo()
         click.echo(visible(tables.counted(found)))
     if table:
-        runs.write(table, tables.measured_csv(found))
+        files.write(table, tables.measured_csv(found))
     if questions:
-        runs.write(questions, tables.questions_csv(found))
+        files.write(questions, tables.questions_csv(found))
     if html:
         shown = page.write(found, html, traces=traces)
         click.echo(

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import click
 
-from multihop import evaluation, names, runs
+from multihop import evaluation, files, names
 from multihop.cli import budgets, parts
 from multihop.cli.progress import progress
 from multihop.cli.render import visible
@@ -349,9 +349,9 @@ def _show(found: results.Results, form: str) -> None:
 
 
 def _write(found: results.Results, where: Path) -> None:
-    runs.write(where / MARKDOWN, tables.markdown(found) + "\n")
-    runs.write(where / CSV, tables.csv_text(found))
-    runs.write(where / JSON, json.dumps(tables.as_json(found), indent=1) + "\n")
+    files.write(where / MARKDOWN, tables.markdown(found) + "\n")
+    files.write(where / CSV, tables.csv_text(found))
+    files.write(where / JSON, json.dumps(tables.as_json(found), indent=1) + "\n")
 
 
 def _draw(shown: Sequence[tables.Table]) -> None:

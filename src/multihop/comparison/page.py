@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from multihop import runs
+from multihop import files
 from multihop.comparison import figures, sections, told
 from multihop.comparison.choice import chosen
 from multihop.comparison.paired import Comparison
@@ -38,7 +38,7 @@ def write(comparison: Comparison, path: Path, *, traces: int = 60) -> int:
         BadInput: A run was changed since it was compared.
     """
     shown = chosen(comparison, traces)
-    runs.write(path, page(comparison, shown, _told(comparison, shown)))
+    files.write(path, page(comparison, shown, _told(comparison, shown)))
     return len(shown)
 
 

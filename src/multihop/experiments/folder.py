@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from multihop import __version__, names, runs, typed_toml
+from multihop import __version__, files, names, runs, typed_toml
 from multihop.errors import BadInput
 from multihop.experiments.asked import Asked
 from multihop.experiments.config import Experiment
@@ -156,7 +156,7 @@ def start(folder: Path, plan: Plan, asked: Asked) -> None:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     started = read(folder)["started"] if path.exists() else now
     text = json.dumps({**record, "started": started, "latest": now}, indent=1)
-    runs.write(path, text + "\n")
+    files.write(path, text + "\n")
 
 
 def _specifications(plan: Plan) -> dict[str, Json]:

@@ -4,7 +4,6 @@ A router reads the question alone. `LinearRouter` is a linear model over words a
 nothing to download, and asked without any library. `PromptedRouter` asks an LM.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from multihop import files
 from multihop.errors import BadInput
 from multihop.lms.base import LanguageModel, Prompt, Request, Turn, complete
 from multihop.text import Json
@@ -135,10 +135,7 @@ class LinearRouter:
             "weights": {name: list(values) for name, values in sorted(self.weights.items())},
             "made": dict(self.made),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        files.write_record(path, record)
 
     @classmethod
     def load(cls, path: Path) -> "LinearRouter":
@@ -147,16 +144,13 @@ class LinearRouter:
         Raises:
             BadInput: No such file, another format, or numbers that do not fit together.
         """
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as failure:
-            raise BadInput(
-                f"{path}: cannot be read ({failure.strerror}). `multihop train router` makes one."
-            ) from None
-        except ValueError as broken:
-            raise BadInput(f"{path}: not JSON ({broken}).") from None
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise BadInput(f"{path}: no router of format {FORMAT}. Train it anew.")
+        record = files.read_record(
+            path,
+            FORMAT,
+            "router",
+            again="Train it anew.",
+            missing="`multihop train router` makes one.",
+        )
         try:
             routes = tuple(str(name) for name in record["routes"])
             bias = _numbers(record["bias"], len(routes))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from multihop import __version__, runs
+from multihop import __version__, files
 from multihop.errors import BadInput, MissingExtra
 from multihop.lms.adapters import (
     CARD,
@@ -120,8 +120,8 @@ def with_gguf(folder: Path, weights: Path) -> Adapter:
 
 
 def _put(folder: Path, card: AdapterCard) -> Adapter:
-    runs.write(folder / README, readme(card))
-    runs.write(folder / CARD, card.to_json())
+    files.write(folder / README, readme(card))
+    files.write(folder / CARD, card.to_json())
     return Adapter(folder, card)
 
 
@@ -157,7 +157,7 @@ def _copy(trained: Path, into: Path, base: BaseModel) -> None:
     save_file(tensors, draft, {"format": "pt"})
     draft.chmod(0o644)
     draft.replace(into / PEFT[1])
-    runs.write(into / PEFT[0], json.dumps(found, indent=1, sort_keys=True) + "\n")
+    files.write(into / PEFT[0], json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 # --- The card for people --------------------------------------------------------------------

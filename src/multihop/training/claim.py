@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 from multihop.text import Json
 from multihop.training.config import Config
@@ -44,7 +44,7 @@ def start(config: Config, lessons: Sequence[Lesson], folder: Path) -> None:
     wanted["lessons"] = digest.hexdigest()
     _check(folder, wanted)
     if not (folder / CONFIG).exists():
-        runs.write(folder / CONFIG, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+        files.write(folder / CONFIG, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
 
 
 def _settings(config: Config) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 
 CURVES, PAGE = "curves.jsonl", "curves.html"
@@ -64,7 +64,7 @@ def write(folder: Path, title: str) -> Path:
         raise BadInput(f"{path}: {failure.strerror}.") from failure
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise BadInput(f"{path}: not the curves of a run ({broken}).") from None
-    runs.write(folder / PAGE, text)
+    files.write(folder / PAGE, text)
     return folder / PAGE
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 from multihop.text import json_object
 from multihop.training.examples import Example, Lesson, Skill
@@ -17,7 +17,7 @@ _EXAMPLE = {"prompt": str, "completion": str, "skill": str, "question": str}
 def write(path: Path, lessons: Iterable[Lesson]) -> None:
     """Write lessons; the file is there whole or not at all."""
     lines = (json.dumps(asdict(lesson), ensure_ascii=False) for lesson in lessons)
-    runs.write(path, "".join(f"{line}\n" for line in lines))
+    files.write(path, "".join(f"{line}\n" for line in lines))
 
 
 def read(path: Path) -> list[Lesson]:

@@ -21,7 +21,7 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 from multihop.lms.weights import load_causal
 from multihop.training import attention, packing
@@ -620,7 +620,7 @@ def _cut_curves(path: Path, step: int) -> None:
             continue
         if record["step"] <= step:
             kept.append(line + "\n")
-    runs.write(path, "".join(kept))
+    files.write(path, "".join(kept))
 
 
 def _clear(folder: Path) -> None:
@@ -653,7 +653,7 @@ def _finish(trainer: _Trainer, watch: _Watch, folder: Path) -> Result:
             "valid": dict(valid),
             "stopped_early": result.stopped_early,
         }
-        runs.write(folder / RESULT, json.dumps(record, indent=1) + "\n")
+        files.write(folder / RESULT, json.dumps(record, indent=1) + "\n")
     return result
 
 

@@ -4,16 +4,17 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from multihop import files
 from multihop.errors import BadInput
 from multihop.strategies.dsp.demonstrate import all_but, annotate, sample
-from multihop.strategies.dsp.example import Example, Stage, Value
+from multihop.strategies.dsp.example import Example
 from multihop.strategies.dsp.programs import BOOTSTRAPPED, Settings, attempt
 from multihop.strategies.dsp.session import Session
-from multihop.text import Json, Passage, Question
+from multihop.text import Json, Question
 from multihop.trace import Trace
 
 FORMAT = 1
@@ -119,14 +120,11 @@ class Bootstrapped:
             "draw": self.draw,
             "keep": self.keep,
             "complete": self.made is not None,
-            "demonstrations": [_example(demo) for demo in self.made or ()],
-            "tried": {name: made and _example(made) for name, made in self.tried.items()},
+            "demonstrations": [demo.to_dict() for demo in self.made or ()],
+            "tried": {name: made and made.to_dict() for name, made in self.tried.items()},
             "attempts": [trace.to_dict() for trace in self.attempts],
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        files.write_record(path, record)
 
     @classmethod
     def load(cls, path: Path, program: str, settings: Settings) -> "Bootstrapped":
@@ -135,24 +133,17 @@ class Bootstrapped:
         Raises:
             BadInput: No such file, another format, or demonstrations of another program.
         """
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as failure:
-            raise BadInput(f"{path}: cannot be read ({failure.strerror}).") from None
-        except ValueError as broken:
-            raise BadInput(f"{path}: not JSON ({broken}).") from None
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise BadInput(f"{path}: no demonstrations of format {FORMAT}. Make them anew.")
+        record = files.read_record(path, FORMAT, "demonstrations", again="Make them anew.")
         if record.get("program") != program:
             raise BadInput(
                 f"{path}: holds demonstrations of the program {record.get('program')!r}, not of "
                 f"{program!r}. Make some with --train FILE."
             )
         try:
-            demos = tuple(_read_example(demo) for demo in record["demonstrations"])
+            demos = tuple(Example.from_dict(demo) for demo in record["demonstrations"])
             attempts = [Trace.from_dict(trace, str(path)) for trace in record["attempts"]]
             tried = {
-                str(name): None if made is None else _read_example(made)
+                str(name): None if made is None else Example.from_dict(made)
                 for name, made in record["tried"].items()
             }
             complete = bool(record["complete"])
@@ -165,76 +156,6 @@ class Bootstrapped:
         return cls(
             program, settings, (), draw, keep, None, attempts, made, source=source, tried=tried
         )
-
-
-def _example(x: Example) -> dict[str, Json]:
-    asked = Trace(x.question, "").to_dict()
-    return {
-        "question": asked["question"],
-        "passages": asked["passages"],
-        "fields": {name: _value(value) for name, value in x.fields.items()},
-        "stages": {
-            name: {
-                "fields": {key: _value(value) for key, value in stage.fields.items()},
-                "steps": list(stage.steps),
-            }
-            for name, stage in x.stages.items()
-        },
-        "augmented": x.augmented,
-    }
-
-
-def _value(value: Value) -> Json:
-    if isinstance(value, str):
-        return value
-    return [
-        {"id": v.id, "title": v.title, "text": v.text} if isinstance(v, Passage) else v
-        for v in value
-    ]
-
-
-def _read_example(record: Mapping[str, Json]) -> Example:
-    question = Trace.from_dict(
-        {
-            **Trace(Question(""), "").to_dict(),
-            "question": record["question"],
-            "passages": record["passages"],
-        }
-    ).question
-    stages = record["stages"]
-    assert isinstance(stages, dict)
-    found = {}
-    for name, stage in stages.items():
-        assert isinstance(stage, dict)
-        steps = stage["steps"]
-        found[name] = Stage(
-            _read_fields(stage["fields"]),
-            tuple(int(n) for n in steps) if isinstance(steps, list) else (),  # type: ignore[arg-type]
-        )
-    return Example(
-        _read_fields(record["fields"]),
-        found,
-        augmented=bool(record["augmented"]),
-        question=question,
-    )
-
-
-def _read_fields(value: Json) -> dict[str, Value]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected fields, found {type(value).__name__}")
-    return {name: _read_value(each) for name, each in value.items()}
-
-
-def _read_value(value: Json) -> Value:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise TypeError(f"expected a text or a list, found {type(value).__name__}")
-    if all(isinstance(v, str) for v in value):
-        return tuple(str(v) for v in value)
-    return tuple(
-        Passage(str(v["id"]), str(v["title"]), str(v["text"])) for v in value if isinstance(v, dict)
-    )
 
 
 def _name(question: Question) -> str:

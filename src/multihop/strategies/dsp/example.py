@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from multihop.text import Json, Passage, Question
+from multihop.trace import Trace
 
 Value = str | tuple[str, ...] | tuple[Passage, ...]
 """What a field holds: a text, several accepted answers, or passages."""
@@ -82,6 +83,40 @@ class Example:
         """A field of passages; none when it is not there."""
         return tuple(v for v in self.fields.get(name, ()) if isinstance(v, Passage))
 
+    def to_dict(self) -> dict[str, Json]:
+        """As JSON data, without its own demonstrations; `from_dict` gives the same back."""
+        asked = Trace(self.question, "").to_dict()
+        return {
+            "question": asked["question"],
+            "passages": asked["passages"],
+            "fields": _to_json(self.fields),
+            "stages": {
+                name: {"fields": _to_json(stage.fields), "steps": list(stage.steps)}
+                for name, stage in self.stages.items()
+            },
+            "augmented": self.augmented,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Json]) -> "Example":
+        """Read back what `to_dict` gave.
+
+        Raises:
+            BadInput: Its question is none.
+            KeyError, TypeError, ValueError: Something else is missing or of another kind.
+        """
+        empty = Trace(_NO_QUESTION, "").to_dict()
+        asked = {name: record[name] for name in ("question", "passages")}
+        return cls(
+            _from_json(record["fields"]),
+            {
+                name: Stage(_from_json(_object(stage)["fields"]), _whole(_object(stage)["steps"]))
+                for name, stage in _object(record["stages"]).items()
+            },
+            augmented=bool(record["augmented"]),
+            question=Trace.from_dict({**empty, **asked}).question,
+        )
+
     @property
     def answers(self) -> tuple[str, ...]:
         """The accepted answers."""
@@ -107,3 +142,45 @@ def history(question: Question) -> tuple[tuple[str, str], ...]:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+def _to_json(fields: Mapping[str, Value]) -> Json:
+    def shown(value: str | Passage) -> Json:
+        if isinstance(value, str):
+            return value
+        return {"id": value.id, "title": value.title, "text": value.text}
+
+    return {
+        name: value if isinstance(value, str) else [shown(each) for each in value]
+        for name, value in fields.items()
+    }
+
+
+def _from_json(value: Json) -> dict[str, Value]:
+    return {name: _read_value(each) for name, each in _object(value).items()}
+
+
+def _read_value(value: Json) -> Value:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise TypeError(f"expected a text or a list, found {type(value).__name__}")
+    if all(isinstance(each, str) for each in value):
+        return tuple(str(each) for each in value)
+    made = [_object(each) for each in value]
+    return tuple(Passage(str(p["id"]), str(p["title"]), str(p["text"])) for p in made)
+
+
+def _object(value: Json) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, found {type(value).__name__}")
+    return value
+
+
+def _whole(value: Json) -> tuple[int, ...]:
+    if not isinstance(value, list) or any(type(each) is not int for each in value):
+        raise TypeError(f"expected whole numbers, found {str(value)[:40]}")
+    return tuple(each for each in value if isinstance(each, int))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from multihop.lms.base import LanguageModel
@@ -61,7 +61,3 @@ class Session:
         """A seed for sampling, other in each branch: 31 bits of a hash."""
         text = "\0".join(str(part) for part in (self.seed, self.branch, *what))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
-
-    def since(self, number: int) -> Sequence[int]:
-        """Numbers of the steps from one on."""
-        return range(number, len(self.steps))

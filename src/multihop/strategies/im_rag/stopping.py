@@ -5,13 +5,13 @@ can be known instead is a policy of its own; the paper's rule is here too, under
 says what it is: oracle.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from multihop import files
 from multihop.errors import BadInput
 from multihop.metrics.progress import Tracker, Turn, progress, stops
 from multihop.strategies.im_rag.features import features
@@ -127,10 +127,7 @@ class Linear:
             "weights": dict(sorted(self.weights.items())),
             "made": dict(self.made),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        files.write_record(path, record)
 
     @classmethod
     def load(cls, path: Path, target: Target) -> "Linear":
@@ -139,16 +136,13 @@ class Linear:
         Raises:
             BadInput: No such file, another format or target, or what is there is no number.
         """
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as failure:
-            raise BadInput(
-                f"{path}: cannot be read ({failure.strerror}). `multihop train critic` makes one."
-            ) from None
-        except ValueError as broken:
-            raise BadInput(f"{path}: not JSON ({broken}).") from None
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise BadInput(f"{path}: no stop model of format {FORMAT}. Train it anew.")
+        record = files.read_record(
+            path,
+            FORMAT,
+            "stop model",
+            again="Train it anew.",
+            missing="`multihop train critic` makes one.",
+        )
         if record.get("target") != target:
             raise BadInput(
                 f"{path}: tells {record.get('target')!r}; {target!r} is needed here. The critic "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 from multihop.training.curves import CURVES, PAGE, STYLE, Line, chart
 
@@ -38,7 +38,7 @@ def write(folder: Path, title: str) -> Path:
         raise BadInput(f"{path}: {failure.strerror}.") from failure
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise BadInput(f"{path}: not the curves of a run ({broken}).") from None
-    runs.write(folder / PAGE, text)
+    files.write(folder / PAGE, text)
     return folder / PAGE
 
 

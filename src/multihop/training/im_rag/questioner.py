@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from multihop import runs
+from multihop import files
 from multihop.errors import BadInput
 from multihop.lms.continuing import Continuing, Written
 from multihop.lms.slotted import SlottedLM
@@ -431,7 +431,7 @@ class _Run:
                 continue
             if record["step"] <= step:
                 kept.append(record)
-        runs.write(path, "".join(json.dumps(record) + "\n" for record in kept))
+        files.write(path, "".join(json.dumps(record) + "\n" for record in kept))
         self.records = [record for record in kept if "valid" not in record]
         self.checked = [record for record in kept if "valid" in record]
         return step
@@ -457,7 +457,7 @@ class _Run:
             "alarm": why,
         }
         curves.write(self.folder, NAME)
-        runs.write(self.folder / RESULT, json.dumps(record, indent=1) + "\n")
+        files.write(self.folder / RESULT, json.dumps(record, indent=1) + "\n")
         return result
 
 
@@ -508,7 +508,7 @@ def _claim(config: Config, folder: Path, *, resume: bool) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         folder.mkdir(parents=True, exist_ok=True)
-        runs.write(path, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+        files.write(path, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
         return
     except ValueError as broken:
         raise BadInput(f"{path}: not JSON ({broken}).") from None

@@ -13,12 +13,12 @@ BM25 ranking, against that ranking cut at n.
 import argparse
 import asyncio
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import evals
 
 from multihop.evaluation import finished
 from multihop.metrics.aggregate import mean
@@ -79,28 +79,18 @@ def main() -> None:
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--limit", type=int)
     parser.add_argument("--tables", action="store_true", help="Run nothing.")
-    parser.epilog = "After --: further options of `multihop eval`."
-    own, rest = sys.argv[1:], []
-    if "--" in own:
-        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    given = parser.parse_args(own, argparse.Namespace(rest=rest))
+    given = evals.parsed(parser)
     adapters = {"adapter": ""} | dict(each.split("=", 1) for each in given.adapter)
     sets = given.sets.split(",")
     wanted = [name for name in given.only.split(",") if name] or [UNTRAINED, *adapters]
     for name in sets:
-        index(given.data, given.runs, name)
+        evals.index(given.data, given.runs, name)
         for configuration in [] if given.tables else wanted:
             run(given, name, configuration, adapters.get(configuration))
     found = [asyncio.run(read(given.runs, name, folders(given.runs, name))) for name in sets]
     for each in found:
         tables(each)
     pooled(found)
-
-
-def index(data: Path, runs: Path, name: str) -> None:
-    folder = runs / "indexes" / name
-    if not folder.exists():
-        call("index", str(data / f"{name}_corpus.jsonl"), "--into", str(folder))
 
 
 def run(given: argparse.Namespace, name: str, configuration: str, adapter: str | None) -> None:
@@ -114,7 +104,7 @@ def run(given: argparse.Namespace, name: str, configuration: str, adapter: str |
     for strategy in given.strategies.split(","):
         # OneR reads as many passages as the loop collects on average, or a few more.
         depth = ["-k", "6"] if strategy == "oner" else []
-        call(
+        evals.call(
             *("eval", str(given.data / f"{name}_dev.jsonl"), "--model", given.model),
             *("--index", str(given.runs / "indexes" / name), "--strategy", strategy),
             *options,
@@ -122,13 +112,6 @@ def run(given: argparse.Namespace, name: str, configuration: str, adapter: str |
             *given.rest,
             *("--into", str(given.runs / f"{name}-{configuration}-{strategy}")),
         )
-
-
-def call(*arguments: str) -> None:
-    command = [sys.executable, "-m", "multihop", *arguments]
-    print("+", " ".join(arguments), file=sys.stderr, flush=True)
-    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
-        sys.exit(f"Stopped: {' '.join(arguments)}")
 
 
 def folders(runs: Path, name: str) -> list[Path]:

@@ -12,9 +12,9 @@ questions, whose answers are all that it sees; the router learns from runs over 
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+import evals
 
 SETS = ("2wikimultihopqa", "hotpotqa", "musique")
 STRATEGIES = {
@@ -44,11 +44,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--train", type=int, default=100, help="Questions the router learns from.")
     parser.add_argument("--tables", action="store_true", help="Run nothing.")
-    parser.epilog = "After --: further options of `multihop eval`."
-    own, rest = sys.argv[1:], []
-    if "--" in own:
-        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    given = parser.parse_args(own, argparse.Namespace(rest=rest))
+    given = evals.parsed(parser)
     for name in given.sets.split(","):
         if not given.tables:
             for strategy in given.strategies.split(","):
@@ -57,9 +53,7 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace, name: str, strategy: str) -> None:
-    folder = given.runs / "indexes" / name
-    if not folder.exists():
-        call("index", str(given.data / f"{name}_corpus.jsonl"), "--into", str(folder))
+    folder = evals.index(given.data, given.runs, name)
     options = ["--model", given.model, "--index", str(folder), *given.rest]
     special = list(STRATEGIES[strategy])
     if strategy == "dsp":
@@ -109,12 +103,8 @@ def tables(given: argparse.Namespace, name: str) -> None:
 
 
 def call(*arguments: str, shown: bool = False) -> None:
-    command = [sys.executable, "-m", "multihop", *arguments]
-    print("+", " ".join(arguments), file=sys.stderr, flush=True)
-    out = None if shown else subprocess.DEVNULL
-    code = subprocess.run(command, check=False, stdout=out).returncode
-    if code not in (0, 1):  # 1: some questions failed, which the tables tell
-        sys.exit(f"Stopped: {' '.join(arguments)}")
+    """Run `multihop`; some questions may have failed (1), which the tables tell."""
+    evals.call(*arguments, shown=shown, fine=(0, 1))
 
 
 if __name__ == "__main__":

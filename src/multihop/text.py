@@ -10,6 +10,13 @@ from multihop.errors import BadInput
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """Whatever JSON can say."""
 
+STOP_WORDS = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is",
+    "it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there",
+    "these", "they", "this", "to", "was", "will", "with",
+})  # fmt: skip
+"""Lucene's English stop words."""
+
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
 
 

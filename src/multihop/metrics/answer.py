@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from multihop.metrics.base import Score, best_of_each, harmonic
+from multihop.text import STOP_WORDS as LUCENES
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
@@ -82,14 +83,8 @@ def two_wiki(prediction: str, golds: Sequence[str]) -> Score:
     return hotpotqa(prediction, golds)
 
 
-STOP_WORDS = frozenset(
-    {
-        *("a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is"),
-        *("it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there"),
-        *("these", "they", "this", "to", "was", "were", "will", "with"),
-    }
-)
-"""English words that tell nothing of an answer: those of Lucene's English analyzer."""
+STOP_WORDS = LUCENES | {"were"}
+"""English words that tell nothing of an answer: Lucene's, and the plural of "was"."""
 
 
 def novel(prediction: str, golds: Sequence[str], history: Sequence[str] = ()) -> Score:

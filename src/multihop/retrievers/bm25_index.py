@@ -29,6 +29,7 @@ import tantivy
 import multihop
 from multihop.errors import BadInput, CorpusError, IndexMismatch
 from multihop.retrievers.bm25_rows import Row, decoded, id_key, row, rows
+from multihop.retrievers.content import HASHES, content_hash
 from multihop.text import Json, Passage
 
 FORMAT = 2
@@ -120,7 +121,7 @@ def build_index(
             generation,
             Manifest(
                 passages=counted.passages,
-                content_hash=f"{counted.content % _HASHES:032x}",
+                content_hash=content_hash(counted.content),
                 source=source or {},
                 next_number=counted.passages,
             ),
@@ -178,7 +179,7 @@ def change_index(
             generation,
             Manifest(
                 passages=old.passages + counted.passages - len(gone),
-                content_hash=f"{(int(old.content_hash, 16) + counted.content) % _HASHES:032x}",
+                content_hash=content_hash(int(old.content_hash, 16) + counted.content),
                 source={**old.source, **(source or {})},
                 next_number=old.next_number + counted.passages,
             ),
@@ -216,7 +217,7 @@ def read_manifest(folder: Path) -> Manifest:
         sound = (
             _GENERATION.fullmatch(manifest.folder)
             and manifest.next_number >= manifest.passages >= 0
-            and int(manifest.content_hash, 16) < _HASHES
+            and int(manifest.content_hash, 16) < HASHES
             and isinstance(manifest.settings, dict)
             and isinstance(manifest.source, dict)
         )
@@ -345,9 +346,6 @@ def _document(row: Row, number: int) -> tantivy.Document:
         document.add_unsigned("facets", facet)
     document.add_bytes("passage", row.stored)
     return document
-
-
-_HASHES = 1 << 128
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from multihop.errors import CorpusError
+from multihop.retrievers.content import digest
 from multihop.retrievers.elastic_form import folded
 from multihop.retrievers.english import term_line
 from multihop.text import Passage, facets
@@ -71,7 +72,7 @@ def row(passage: Passage) -> Row:
         folded_key(passage.title),
         passage.metadata.get("is_abstract") is not False,
         stored,
-        hashlib.blake2b(stored, digest_size=16).digest(),
+        digest(stored),
         tuple(sorted({facet_key(*facet) for facet in facets(passage.metadata)})),
     )
 

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import cast
 
 import multihop
 from multihop.errors import BadInput, CorpusError, IndexMismatch
 from multihop.retrievers.bm25_rows import encoded, folded_key, id_key
+from multihop.retrievers.content import HASHES, content_hash
+from multihop.retrievers.content import digest as digest_of
 from multihop.retrievers.elastic_wire import Cluster, back_off, path_of, reason, sleep
 from multihop.text import Json, Passage
 
@@ -48,8 +49,6 @@ PAGE = 5_000
 
 _TRIES = 8
 """How often a batch is sent that the server has no room for."""
-
-_HASHES = 1 << 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +229,7 @@ class ElasticStore:
                     continue
                 number = len(seen)
                 seen.add(key)
-                digest = blake2b(encoded(passage), digest_size=16).hexdigest()
+                digest = digest_of(encoded(passage)).hex()
                 content += int(digest, 16)
                 if progress and (number + 1) % 256 == 0:
                     progress(number + 1)
@@ -242,8 +241,8 @@ class ElasticStore:
             self._cluster.request("DELETE", path_of(index), allowed=(404,))
             raise CorpusError(f"{self.name}: there are no passages to index. Nothing was changed.")
         self._cut(index, len(seen), there)
-        self._compare(index, len(seen), content % _HASHES)
-        manifest = self._finish(index, writer, len(seen), f"{content % _HASHES:032x}", source or {})
+        self._compare(index, len(seen), content % HASHES)
+        manifest = self._finish(index, writer, len(seen), content_hash(content), source or {})
         self._switch(index, current)
         if progress:
             progress(len(seen))
@@ -379,7 +378,7 @@ class ElasticStore:
         for _, digest in digests(self._cluster, index):
             counted += 1
             total += int(digest, 16)
-        if (counted, total % _HASHES) != (count, content):
+        if (counted, total % HASHES) != (count, content):
             raise self._cluster.corpus_error(
                 f"{count:,} passages were sent, and the index holds {counted:,}, not all as they "
                 "were sent. Did another process write there? Run the same again. Nothing was "

@@ -8,13 +8,7 @@ from functools import lru_cache
 
 from multihop.retrievers.porter import stem
 from multihop.retrievers.words import plain, words
-
-STOP_WORDS = frozenset({
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is",
-    "it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there",
-    "these", "they", "this", "to", "was", "will", "with",
-})  # fmt: skip
-"""Lucene's English stop words."""
+from multihop.text import STOP_WORDS
 
 
 def analyze(text: str) -> list[str]:

@@ -29,6 +29,7 @@ from typing import Any
 import multihop
 from multihop.errors import BadInput, CorpusError, IndexMismatch, MissingExtra, RetrieverError
 from multihop.retrievers.bm25_rows import encoded, id_key
+from multihop.retrievers.content import content_hash, digest
 from multihop.retrievers.elastic_form import folded
 from multihop.retrievers.english import analyze
 from multihop.retrievers.side_by_side import side_by_side
@@ -55,8 +56,6 @@ AHEAD = 4096
 
 AT_ONCE = 8
 """Searches that a server is sent at a time."""
-
-_HASHES = 1 << 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,8 +459,7 @@ class QdrantStore:
                     on_duplicate(passage)
                     continue
                 seen.add(id_key(passage.id))
-                digest = blake2b(encoded(passage), digest_size=16).digest()
-                content += int.from_bytes(digest, "big")
+                content += int.from_bytes(digest(encoded(passage)), "big")
                 fresh.append(passage)
             vectors = self._encode([_whole(p) for p in fresh]) if self._encode and fresh else ()
             points = [
@@ -475,7 +473,7 @@ class QdrantStore:
                 progress(len(seen))
         manifest = QdrantManifest(
             len(seen),
-            f"{content % _HASHES:032x}",
+            content_hash(content),
             size,
             mean,
             source=dict(source),

@@ -10,7 +10,7 @@ from multihop.prompts.transcript import Example, TranscriptForm
 from multihop.prompts.worked import Worked
 from multihop.retrievers.base import Retriever
 from multihop.strategies.budget import Budget
-from multihop.strategies.collect import Collected, dead_end, look_up
+from multihop.strategies.collect import dead_end, look_up
 from multihop.strategies.replies import first_line, stated_in
 from multihop.strategies.rules import repeats
 from multihop.strategies.writing import Writer
@@ -120,14 +120,7 @@ class DecomP:
 
     async def steps(self, question: Question) -> AsyncGenerator[Step, None]:
         """Work on one question."""
-        rules = self.writer.preset
-        collected = Collected(
-            self.max_passages,
-            rules.duplicate,
-            rules.longest,
-            self.writer.eviction,
-            question.pinned,
-        )
+        collected = self.writer.collecting(self.max_passages, question.pinned)
         transcript, found = "QS:", list(collected.passages)
         answers: list[tuple[str, ...]] = []
         asked: list[str] = []

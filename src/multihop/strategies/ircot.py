@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from multihop.retrievers.base import Retriever
 from multihop.strategies.budget import Budget
-from multihop.strategies.collect import Collected, look_up
+from multihop.strategies.collect import look_up
 from multihop.strategies.rules import Preset, waiting
 from multihop.strategies.titles import propose_titles
 from multihop.strategies.writing import Writer
@@ -58,13 +58,7 @@ class IRCoT:
     async def steps(self, question: Question) -> AsyncGenerator[Step, None]:
         """Work on one question."""
         preset = self.writer.preset
-        collected = Collected(
-            self.max_passages,
-            preset.duplicate,
-            preset.longest,
-            self.writer.eviction,
-            question.pinned,
-        )
+        collected = self.writer.collecting(self.max_passages, question.pinned)
         thoughts: list[str] = []
         taken: list[Step] = []
         stop: StopReason | None = None

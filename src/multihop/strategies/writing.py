@@ -11,6 +11,7 @@ from multihop.prompts.demonstrations import CountTokens, Demonstration, drop_to_
 from multihop.prompts.fit import ALONE, fit
 from multihop.prompts.sentences import enough, first_sentence, whole_words
 from multihop.prompts.window import shrink_max_tokens
+from multihop.strategies.collect import Collected
 from multihop.strategies.rules import Eviction, Preset, Reader
 from multihop.text import Json, Passage, Question
 from multihop.trace import Answer, LMCall, StopReason, Thought
@@ -125,6 +126,11 @@ class Writer:
             **({"waits": preset.waits} if preset.waits else {}),
             "eviction": self.eviction,
         }
+
+    def collecting(self, cap: int, pinned: Passage | None = None) -> Collected:
+        """What a loop collects passages into, by the preset's rules; see `Collected`."""
+        preset = self.preset
+        return Collected(cap, preset.duplicate, preset.longest, self.eviction, pinned)
 
     def in_order(self, passages: Sequence[Passage], question: Question) -> tuple[Passage, ...]:
         """Passages in prompt order: as collected, a pinned one in its place."""

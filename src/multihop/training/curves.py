@@ -3,7 +3,7 @@
 import html
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,17 @@ class Line:
     dashed: bool = False
 
 
-def write(folder: Path, title: str) -> Path:
+Records = Sequence[Mapping[str, Any]]
+"""Lines of a run's curves."""
+
+
+def write(folder: Path, title: str, draw: Callable[[Records, str], str] | None = None) -> Path:
     """Make `curves.html` of a run folder's `curves.jsonl`.
+
+    Args:
+        folder: The run's.
+        title: Of the page.
+        draw: Makes the page of records and title; None is `page`, for supervised training.
 
     Raises:
         BadInput: There are no curves, or they are damaged.
@@ -59,7 +68,7 @@ def write(folder: Path, title: str) -> Path:
     path = folder / CURVES
     try:
         records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        text = page(records, title)
+        text = (draw or page)(records, title)
     except OSError as failure:
         raise BadInput(f"{path}: {failure.strerror}.") from failure
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
@@ -68,8 +77,8 @@ def write(folder: Path, title: str) -> Path:
     return folder / PAGE
 
 
-def page(records: Sequence[Mapping[str, Any]], title: str) -> str:
-    """The page.
+def page(records: Records, title: str) -> str:
+    """The page of a supervised training.
 
     Args:
         records: Lines of the curves: of a step with "loss", "skills", "lr" and
@@ -78,18 +87,32 @@ def page(records: Sequence[Mapping[str, Any]], title: str) -> str:
     """
     steps = [each for each in records if "loss" in each]
     checks = [each for each in records if "valid" in each]
-    shown = html.escape(title)
     charts = [
         chart("Loss by skill, nats a token", _losses(steps, checks), zero=True),
         chart("Learning rate", [Line("learning rate", _of(steps, "lr"), 0)], zero=True),
         chart("Tokens a second", [Line("tokens", _of(steps, "tokens_per_second"), 0)], zero=True),
     ]
+    about = (
+        f"{len(steps)} steps, {len(checks)} validations. Training (solid) is a running mean; "
+        "validation is dashed."
+    )
+    return document(title, about, "".join(charts) + _table(checks))
+
+
+def document(title: str, about: str, body: str) -> str:
+    """A page that needs nothing but itself.
+
+    Args:
+        title: Is escaped.
+        about: A line of plain text under it.
+        body: HTML.
+    """
+    shown = html.escape(title)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width"><title>{shown}</title>\n'
         f"<style>\n{STYLE}</style></head><body>\n<h1>{shown}</h1>\n"
-        f"<p>{len(steps)} steps, {len(checks)} validations. Training (solid) is a running mean; "
-        f"validation is dashed.</p>\n{''.join(charts)}{_table(checks)}</body></html>\n"
+        f"<p>{html.escape(about)}</p>\n{body}</body></html>\n"
     )
 
 

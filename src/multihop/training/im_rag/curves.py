@@ -1,14 +1,11 @@
 """The curves of a reinforcement run as one HTML page."""
 
-import html
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from multihop import files
-from multihop.errors import BadInput
-from multihop.training.curves import CURVES, PAGE, STYLE, Line, chart
+from multihop.training import curves
+from multihop.training.curves import Line, Records, chart
 
 CHARTS = (
     ("Reward and its parts", ("reward", "f1", "progress", "recall", "usable")),
@@ -25,24 +22,11 @@ CHARTS = (
 
 
 def write(folder: Path, title: str) -> Path:
-    """Make `curves.html` of a run folder's `curves.jsonl`.
-
-    Raises:
-        BadInput: There are no curves, or they are damaged.
-    """
-    path = folder / CURVES
-    try:
-        records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        text = page(records, title)
-    except OSError as failure:
-        raise BadInput(f"{path}: {failure.strerror}.") from failure
-    except (ValueError, KeyError, TypeError, AttributeError) as broken:
-        raise BadInput(f"{path}: not the curves of a run ({broken}).") from None
-    files.write(folder / PAGE, text)
-    return folder / PAGE
+    """Make `curves.html` of a run folder's `curves.jsonl`; see `training.curves.write`."""
+    return curves.write(folder, title, page)
 
 
-def page(records: Sequence[Mapping[str, Any]], title: str) -> str:
+def page(records: Records, title: str) -> str:
     """The page: training solid, validation dashed."""
     steps = [each for each in records if "valid" not in each]
     checks = [each for each in records if "valid" in each]
@@ -54,14 +38,8 @@ def page(records: Sequence[Mapping[str, Any]], title: str) -> str:
             if heading == CHARTS[0][0]:
                 lines.append(Line(f"{name}, validation", _of(checks, name), colour, dashed=True))
         charts.append(chart(heading, lines, zero=True))
-    shown = html.escape(title)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{shown}</title>\n'
-        f"<style>\n{STYLE}</style></head><body>\n<h1>{shown}</h1>\n"
-        f"<p>{len(steps)} steps, {len(checks)} validations (dashed).</p>\n"
-        f"{''.join(charts)}</body></html>\n"
-    )
+    about = f"{len(steps)} steps, {len(checks)} validations (dashed)."
+    return curves.document(title, about, "".join(charts))
 
 
 def _of(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:

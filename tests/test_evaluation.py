@@ -118,13 +118,25 @@ async def test_nothing_is_still_being_written_when_an_evaluation_ends_early(
 async def test_what_waits_for_the_disk_is_written_together_and_told_when_it_is_there(
     tmp_path, monkeypatch
 ) -> None:
-    writes = 0
+    writes = at_work = 0
     append = runs.append
+
+    class Counted(InTurn):
+        async def steps(self, question: Question) -> AsyncGenerator[Answer, None]:
+            nonlocal at_work
+            at_work += 1
+            try:
+                async for step in super().steps(question):
+                    yield step
+            finally:
+                at_work -= 1
 
     def slow(path, *traces):
         nonlocal writes
         writes += 1
-        time.sleep(0.002)
+        give_up = time.monotonic() + 10
+        while at_work and time.monotonic() < give_up:  # slower than every question, on any machine
+            time.sleep(0.0005)
         return append(path, *traces)
 
     def told(progress: evaluation.Progress) -> None:
@@ -133,7 +145,7 @@ async def test_what_waits_for_the_disk_is_written_together_and_told_when_it_is_t
 
     monkeypatch.setattr(runs, "append", slow)
     await evaluation.evaluate(
-        questions(64), InTurn(), tmp_path / "run", concurrency=32, on_progress=told
+        questions(64), Counted(), tmp_path / "run", concurrency=32, on_progress=told
     )
     assert len(kept(tmp_path / "run")) == 64
     assert writes <= 32

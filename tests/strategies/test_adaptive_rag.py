@@ -145,21 +145,19 @@ def test_a_router_of_one_label_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_line_trains_a_router_shows_its_table_and_overwrites_nothing(
-    tmp_path: Path,
+    tmp_path: Path, multihop
 ) -> None:
     pytest.importorskip("sklearn")
-    from click.testing import CliRunner
-
-    from multihop.cli.train import train
-
     three_runs(tmp_path / "runs")
-    call = ["router", str(tmp_path / "runs"), "--into", str(tmp_path / "router.json")]
-    done = CliRunner().invoke(train, call, catch_exceptions=False)
-    assert "needed" in done.output
-    assert "accuracy 100.0 % over 5 folds; always nor: 50.0 %." in done.output
+    call = ("train", "router", str(tmp_path / "runs"), "--into", str(tmp_path / "router.json"))
+    done = multihop(*call)
+    assert done.code == 0
+    assert "needed" in done.out
+    assert "accuracy 100.0 % over 5 folds; always nor: 50.0 %." in done.out
     assert LinearRouter.load(tmp_path / "router.json").routes == ("nor", "ircot")
-    again = CliRunner().invoke(train, call)
-    assert isinstance(again.exception, BadInput)
+    again = multihop(*call)
+    assert again.code == 2
+    assert "router.json: exists already" in again.err
 
 
 async def test_by_name_it_is_made_of_the_three_strategies_and_a_routers_file(tmp_path) -> None:
